@@ -1,0 +1,1 @@
+"""The workloads: a catalogue that imports no torch, and builders that do."""

@@ -1,0 +1,1 @@
+"""Tables -> answers: pure functions, one question a module. :mod:`profilers.analysis.registry` lists them."""

@@ -1,0 +1,1 @@
+"""A recording on disk -> :class:`profilers.tables.Recording`."""

@@ -1,0 +1,1 @@
+"""The run folder, its queue and its supervisor."""
