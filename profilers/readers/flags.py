@@ -33,12 +33,17 @@ _TEXTS = {
     "zero_time": "device activities without a begin time (never completed by the profiler): left out of the sums",
     "negative": "device activities that end before they begin: left out of the sums",
     "overflow": "device activities with an impossible length: left out of the sums",
-    "overrun": "device activities that run on over later ones of their stream: length not believed, left out of the sums",
+    "overrun": "device activities that run on over later ones of their stream: left out of the sums",
 }
 
 
 def flag_durations(
-    start: Ints, dur: Ints, lane: npt.ArrayLike, *, graph: npt.ArrayLike | None = None, zero: npt.ArrayLike | None = None
+    start: Ints,
+    dur: Ints,
+    lane: npt.ArrayLike,
+    *,
+    graph: npt.ArrayLike | None = None,
+    zero: npt.ArrayLike | None = None,
 ) -> npt.NDArray[np.int8]:
     """For every activity, its mark as a position in :data:`FLAGS` (0: believed).
 
@@ -80,7 +85,8 @@ def flag_column(flags: npt.NDArray[np.int8]) -> pd.Categorical:
 def flag_notes(flags: npt.NDArray[np.int8]) -> list[Note]:
     """One note for every mark that occurs (code ``flag_overrun`` and so on), with how many."""
     counts = np.bincount(flags, minlength=len(FLAGS))
-    return [Note(f"flag_{name}", _TEXTS[name], int(counts[FLAGS.index(name)])) for name in _TEXTS if counts[FLAGS.index(name)]]
+    found = [(name, int(counts[FLAGS.index(name)])) for name in _TEXTS]
+    return [Note(f"flag_{name}", _TEXTS[name], count) for name, count in found if count]
 
 
 def _next_other(lanes: Ints, begins: Ints) -> Ints:

@@ -43,7 +43,12 @@ def test_equal_begins_are_passed_over() -> None:
 
 def test_negative_overflow_and_zero_time() -> None:
     big = np.iinfo(np.int64).max
-    assert marks([5, 6, 7, 0], [-1, big, 3, 0], zero=[False, False, False, True]) == ["negative", "overflow", "", "zero_time"]
+    assert marks([5, 6, 7, 0], [-1, big, 3, 0], zero=[False, False, False, True]) == [
+        "negative",
+        "overflow",
+        "",
+        "zero_time",
+    ]
 
 
 def test_a_bad_one_does_not_convict_its_neighbour() -> None:
