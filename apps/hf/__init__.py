@@ -1,0 +1,1 @@
+"""Workloads from transformers configurations: random weights, random inputs, nothing downloaded."""

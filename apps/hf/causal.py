@@ -1,0 +1,66 @@
+"""Decoder-only language models: forward, training, prefill and decode.
+
+``config``: ``model`` (a transformers class), ``arch`` (arguments of its configuration), ``experts`` (implementation of
+mixture-of-experts layers, transformers' names).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import DynamicCache
+
+from apps import steps
+from apps.hf.create import config_for, model_for
+from apps.workload import Built, Request
+
+
+def build(request: Request) -> Built:
+    """``infer``: all logits of ``batch`` x ``seq`` tokens, no cache. ``train``: next-token cross-entropy.
+    ``prefill``: fills a cache with ``seq`` tokens, logits of the last one. ``decode``: one token after ``seq`` cached ones.
+    """
+    config = config_for(request.config["model"], request.config.get("arch", {}))
+    if experts := request.config.get("experts"):
+        config._experts_implementation = experts
+    model = model_for(request, config)
+    seq = request.seq or 1
+    tokens = steps.integers(request, config.vocab_size, request.batch, seq)
+    notes: list[str] = []
+    if getattr(config, "_experts_implementation", None):
+        notes.append(f"experts: {config._experts_implementation}")
+    items, item_name = request.batch, "sequences"
+    if request.mode == "train":
+
+        def forward() -> Any:
+            return model(input_ids=tokens, labels=tokens, use_cache=False)
+    elif request.mode == "infer":
+
+        def forward() -> Any:
+            return model(input_ids=tokens, use_cache=False)
+    elif request.mode == "prefill":
+
+        def forward() -> Any:
+            return model(input_ids=tokens, past_key_values=DynamicCache(config=config), logits_to_keep=1)
+    else:
+        forward = _decode(request, model, config, tokens)
+        items, item_name = request.batch, "tokens"
+        notes.append("cache: transformers' DynamicCache, put back after every step")
+    return steps.built(
+        request,
+        model,
+        forward,
+        loss=lambda outputs: outputs.loss,
+        items=items,
+        item_name=item_name,
+        notes=tuple(notes),
+    )
+
+
+def _decode(request: Request, model: Any, config: Any, tokens: torch.Tensor) -> Any:
+    cache = DynamicCache(config=config)
+    model.eval()
+    with torch.inference_mode():
+        steps.on_meta(request, lambda: model(input_ids=tokens, past_key_values=cache, logits_to_keep=1))()
+    last = tokens[:, -1:]
+    return steps.same_cache(cache, lambda: model(input_ids=last, past_key_values=cache))

@@ -1,0 +1,66 @@
+"""A transformers model from its configuration alone, with random weights made quickly."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+# Random weights need nothing from the network, and no builder may wait for it.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from torch.overrides import TorchFunctionMode  # noqa: E402
+from transformers import PreTrainedModel  # noqa: E402
+
+from apps import steps  # noqa: E402
+from apps.workload import Request  # noqa: E402
+
+
+class FastFill(TorchFunctionMode):
+    """While entered, random fills of big CPU tensors draw one block and repeat it.
+
+    Drawing a billion normal values takes a CPU ten seconds and more; repeating one block takes one. The block's length
+    is a prime, so rows of a matrix do not repeat each other. GPUs draw fast enough and are left alone.
+    """
+
+    BLOCK = 1_048_573
+    FILLS = frozenset(
+        {torch.Tensor.normal_, torch.Tensor.uniform_, torch.Tensor.erfinv_, torch.Tensor.random_}  # type: ignore[attr-defined]
+    )
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in self.FILLS and args[0].numel() > 2 * self.BLOCK and args[0].device.type == "cpu":
+            tensor = args[0]
+            if tensor.is_contiguous():
+                flat = tensor.detach().view(-1)
+                func(flat[: self.BLOCK], *args[1:], **kwargs)
+                whole = flat.numel() // self.BLOCK * self.BLOCK
+                rows = flat[:whole].view(-1, self.BLOCK)
+                rows[1:] = rows[0]
+                flat[whole:] = flat[: flat.numel() - whole]
+                return tensor
+        return func(*args, **kwargs)
+
+
+def config_for(model: str, arch: Mapping[str, Any], **more: Any) -> Any:
+    """The configuration object of a transformers model class, by the class's name."""
+    return model_class(model).config_class(**arch, **more)
+
+
+def model_class(name: str) -> type[PreTrainedModel]:
+    """A model class of transformers by name."""
+    return getattr(transformers, name)  # type: ignore[no-any-return]
+
+
+def model_for(request: Request, config: Any, name: str | None = None) -> Any:
+    """The model on the request's device, in its precision, with its attention implementation.
+
+    Seeds the generators first, so the weights of a request are the same every time on one kind of device.
+    """
+    steps.seed(request)
+    cls = model_class(name or request.config["model"])
+    with torch.device(request.device), FastFill():
+        return cls._from_config(config, dtype=steps.dtype_of(request), attn_implementation=request.attention)
