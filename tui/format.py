@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
-from profilers.analysis.registry import Col
 from profilers.rules.names import visible
+
+from profilers.analysis.registry import Col
 from profilers.rules.taxonomy import GROUPS
 
 RIGHT = frozenset({"count", "us", "pct", "number", "ratio"})

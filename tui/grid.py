@@ -13,7 +13,9 @@ import numpy as np
 import pandas as pd
 
 from profilers.analysis.registry import Col, Table
+from profilers.rules.names import short_names
 from tui import format as fmt
+from tui.cells import width as cells_of
 
 MIN_NAME = 18
 MAX_NAME = 64
@@ -28,7 +30,7 @@ class Shown:
     column: Col
     width: int
     right: bool
-    unit: fmt.Unit
+    unit: str
 
 
 @dataclass
@@ -47,7 +49,7 @@ class Grid:
     bar_width: int = 0
     _short: dict[str, dict[str, str]] = field(default_factory=dict)
     _widths: dict[str, int] = field(default_factory=dict)
-    _units: dict[str, fmt.Unit] = field(default_factory=dict)
+    _units: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.sort and self.table.sort:
@@ -93,7 +95,7 @@ class Grid:
         if name == self.sort:
             self.descending = not self.descending
         else:
-            self.sort, self.descending = name, self.table.column(name).format in fmt.NUMERIC
+            self.sort, self.descending = name, self.table.column(name).format in fmt.RIGHT
         self.rearrange()
 
     def sort_next(self, step: int = 1) -> None:
@@ -137,19 +139,19 @@ class Grid:
         self.bar_width = min(spare - GAP, BAR_MAX) if bars and share is not None and spare - GAP >= 6 else 0
         self.hidden = tuple(reversed(hidden))
         self.columns = tuple(
-            Shown(column, widths[column.name], column.format in fmt.NUMERIC, self.unit(column)) for column in chosen
+            Shown(column, widths[column.name], column.format in fmt.RIGHT, self.unit(column)) for column in chosen
         )
 
-    def unit(self, column: Col) -> fmt.Unit:
-        return self._units.get(column.name, fmt.PLAIN)
+    def unit(self, column: Col) -> str:
+        return self._units.get(column.name, "us")
 
     def _measure(self, column: Col) -> int:
         """Cells needed: header and the first rows; widths only grow, so that live tables do not jump."""
         header = fmt.header(column, self.unit(column), ascii=self.ascii)
-        need = fmt.width(header) + (2 if column.name == self.sort else 0)
+        need = cells_of(header) + (2 if column.name == self.sort else 0)
         head = self.frame[column.name].iloc[self.order[:200]]
         for value in head if column.format != "name" else self._shorten(column.name, head):
-            need = max(need, fmt.width(value if column.format == "name" else self.text(value, column)))
+            need = max(need, cells_of(value if column.format == "name" else self.text(value, column)))
         cap = MAX_NAME if column.format == "name" else 40
         need = max(min(need, cap), self._widths.get(column.name, 0))
         self._widths[column.name] = need
@@ -161,7 +163,7 @@ class Grid:
         """A cell for people; names are shortened, unique within the table."""
         if column.format == "name":
             return self._shorten(column.name, [value])[0]
-        return fmt.cell(value, column, self.unit(column), ascii=self.ascii)
+        return fmt.cell(value, column, unit=self.unit(column), ascii=self.ascii)
 
     def _shorten(self, name: str, values: Sequence[Any] | pd.Series) -> list[str]:
         held = self._short.setdefault(name, {})
@@ -173,7 +175,7 @@ class Grid:
             else:
                 every = list(dict.fromkeys(str(value) for value in series))
             held.clear()
-            held.update(zip(every, fmt.short_names(every), strict=True))
+            held.update(zip(every, short_names(every), strict=True))
         return [held.get(value, value) for value in wanted]
 
     def share(self, place: int) -> float:
@@ -196,7 +198,7 @@ def matching(frame: pd.DataFrame, columns: Sequence[Col], query: str) -> np.ndar
     words = query.lower().split()
     if not words or not len(frame):
         return None
-    texts = [c for c in columns if c.format not in fmt.NUMERIC and c.name in frame.columns]
+    texts = [c for c in columns if c.format not in fmt.RIGHT and c.name in frame.columns]
     keep = np.ones(len(frame), bool)
     for word in words:
         negate, needle = (True, word[1:]) if word.startswith("!") and len(word) > 1 else (False, word)
@@ -208,7 +210,7 @@ def matching(frame: pd.DataFrame, columns: Sequence[Col], query: str) -> np.ndar
             names = [str(value) for value in series.cat.categories]
             found = np.array([needle in name.lower() for name in names] + [False], bool)
             if column.format == "name" and not found.all():
-                shorts = fmt.short_names(names)
+                shorts = short_names(names)
                 found |= np.array([needle in short.lower() for short in shorts] + [False], bool)
             hit |= found[series.cat.codes.to_numpy()]
         keep &= ~hit if negate else hit

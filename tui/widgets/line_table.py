@@ -17,6 +17,7 @@ from profilers.analysis.registry import Table
 from profilers.rules.taxonomy import GROUPS
 from tui import bars
 from tui import format as fmt
+from tui.cells import fit
 from tui.grid import GAP, Grid, Shown
 from tui.palette import DARK, Palette
 from tui.widgets.lines import strip_of
@@ -199,7 +200,7 @@ class LineTable(ScrollView, can_focus=True):
                 text = f"{sign} {text}" if shown.right else f"{text} {sign}"
             if index:
                 out.append(Segment(" " * GAP))
-            out.append(Segment(fmt.fit(text, shown.width, shown.right), palette.style(palette.text if sorted_by else palette.muted)))
+            out.append(Segment(fit(text, shown.width, shown.right), palette.style(palette.text if sorted_by else palette.muted)))
         return strip_of(out, width)
 
     def _row(self, place: int, width: int) -> Strip:
@@ -216,7 +217,7 @@ class LineTable(ScrollView, can_focus=True):
             if index:
                 out.append(Segment(" " * GAP, palette.style("", background)))
             value = frame[shown.column.name].iat[row]
-            text = fmt.fit(self.grid.text(value, shown.column), shown.width, shown.right)
+            text = fit(self.grid.text(value, shown.column), shown.width, shown.right)
             out.append(Segment(text, self._cell_style(shown, value, index, colour, background, focused)))
         if self.grid.bar_width:
             out.append(Segment(" " * GAP, palette.style("", background)))

@@ -1,0 +1,161 @@
+"""One run's recording so far, and its tables, computed once for each version of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profilers.analysis.options import Options
+from profilers.analysis.registry import TABLES
+from tui.drill import DRILLS
+from tui.snapshot import Query, RunView
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from profilers.tables import Recording
+
+LOG_LINES = 400
+
+
+class Analyst:
+    """Reads the windows of one run folder as they arrive and answers queries on what it has."""
+
+    def __init__(self, path: Path) -> None:
+        from profilers.runs.folder import RunFolder
+
+        self.folder = RunFolder.open(path)
+        self.key = self.folder.id
+        self.spec = self.folder.spec()
+        self._windows: tuple[int, ...] = ()
+        self._recording: Recording | None = None
+        self._tables: dict[tuple[Query, Options], pd.DataFrame | str] = {}
+        self._stamps: tuple[Any, ...] = ()
+        self._samples: pd.DataFrame | None = None
+        self.version = 0
+
+    def small(self) -> bool:
+        """Whether reading it will not be noticed."""
+        try:
+            size = sum(f.stat().st_size for f in (self.folder.path / "windows").glob("*/*.parquet"))
+        except OSError:
+            return True
+        return size < 4_000_000
+
+    def placeholder(self) -> RunView:
+        """What is shown while a large recording is being read."""
+        return RunView(
+            self.key, self._title(), self.version, self.folder.effective_status(), self._facts(), self._kind(), loading="reading the recording"
+        )
+
+    def view(self, queries: tuple[Query, ...], options: Options, last: RunView | None) -> RunView:
+        """The run as it is now; ``last`` itself when nothing that is asked for has changed."""
+        status = self.folder.effective_status()
+        windows = tuple(self.folder.window_ids())
+        if windows != self._windows:
+            self._read(windows)
+        tables, problems = self._answer(queries, options)
+        stamps = (
+            dataclasses_or_bytes(status),
+            self.version,
+            options,
+            queries,
+            _size(self.folder.path / "worker.log"),
+            _size(self.folder.path / "samples.jsonl"),
+        )
+        if stamps == self._stamps and last is not None and last.key == self.key and not last.loading:
+            return last
+        if not self._stamps or stamps[5] != self._stamps[5] or self._samples is None:
+            self._samples = self.folder.samples()
+        self._stamps = stamps
+        notes = self._recording.notes if self._recording is not None else ()
+        return RunView(
+            key=self.key,
+            title=self._title(),
+            version=self.version,
+            status=status,
+            facts=self._facts(),
+            kind=self._kind(),
+            tables=tables,
+            problems=problems,
+            notes=notes,
+            samples=self._samples,
+            log=tuple(self.folder.log_tail(LOG_LINES)),
+            log_path=str(self.folder.path / "worker.log"),
+            windows=len(windows),
+        )
+
+    def _read(self, windows: tuple[int, ...]) -> None:
+        self._recording = self.folder.recording() if windows else None
+        self._windows = windows
+        self._tables.clear()
+        self.version += 1
+
+    def _answer(self, queries: tuple[Query, ...], options: Options) -> tuple[Mapping[Query, Any], Mapping[Query, str]]:
+        tables: dict[Query, Any] = {}
+        problems: dict[Query, str] = {}
+        if self._recording is None:
+            return tables, problems
+        for query in queries:
+            key = (query, options)
+            if key not in self._tables:
+                self._tables[key] = compute(self._recording, query, options)
+            answer = self._tables[key]
+            if isinstance(answer, str):
+                problems[query] = answer
+            else:
+                tables[query] = answer
+        return tables, problems
+
+    def _title(self) -> str:
+        return self.spec.name or self.spec.workload
+
+    def _kind(self) -> str:
+        return {"import": "recording", "replay": "replay"}.get(self.spec.target, "run")
+
+    def _facts(self) -> tuple[str, ...]:
+        spec = self.spec
+        if spec.target == "import":
+            return ("recording",)
+        if spec.target == "replay":
+            return ("replay of a recording",)
+        words = [spec.mode, spec.dtype, f"b{spec.batch}"]
+        if spec.seq:
+            words.append(f"s{spec.seq}")
+        if spec.size != "full":
+            words.append(spec.size)
+        if spec.backend != "eager":
+            words.append(spec.backend)
+        return (*words, spec.device)
+
+
+def compute(recording: Recording, query: Query, options: Options) -> pd.DataFrame | str:
+    """The answer to a query, or one line that says why there is none: one faulty analysis must not take the screen down."""
+    try:
+        drill = DRILLS.get(query.table)
+        if drill is not None:
+            module, _, function = drill.function.partition(":")
+            frame = getattr(importlib.import_module(module), function)(recording, query.argument)
+            return frame[[column.name for column in drill.columns]]
+        return TABLES[query.table].compute(recording, options)
+    except Exception as problem:
+        return f"{query.table} could not be computed: {type(problem).__name__}: {problem}".splitlines()[0]
+
+
+def dataclasses_or_bytes(value: Any) -> Any:
+    """A comparable form of a status."""
+    if dataclasses.is_dataclass(value):
+        return value
+    import msgspec
+
+    return msgspec.json.encode(value)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,127 @@
+"""The one thread that looks at the runs folder and computes what the screen asked for: a snapshot a tick, nothing else.
+
+It never touches a widget. What it delivers is immutable, and it delivers only when something changed. While windows keep
+arriving it paces itself by what the last computation cost, so that the screen stays within its share of a processor.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from profilers.analysis.options import Options
+from tui.analyst import Analyst
+from tui.rows import RowCache
+from tui.snapshot import Query, RunView, Snapshot
+
+LIVE_S = 0.5
+QUIET_S = 1.0
+PACE = 25.0
+"""A computation that cost c seconds is not repeated within PACE x c: at most 4 % of one core, however fast windows come."""
+
+
+class Watcher:
+    """Watches ``root``. ``want`` says which run and which tables are on screen; ``run`` loops until ``stop``.
+
+    ``deliver`` is called from the watcher's thread with each new :class:`Snapshot`.
+    """
+
+    def __init__(
+        self, root: Path, deliver: Callable[[Snapshot], None], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.root = root
+        self.deliver = deliver
+        self.clock = clock
+        self._wake = threading.Event()
+        self._stopped = False
+        self._lock = threading.Lock()
+        self._key = ""
+        self._queries: tuple[Query, ...] = ()
+        self._options = Options()
+        self._asked = True
+        self._rows = RowCache(root)
+        self._analyst: Analyst | None = None
+        self._last = Snapshot()
+        self._not_before = 0.0
+
+    # -- asked by the screen -----------------------------------------------------------------------------------------
+
+    def want(self, key: str, queries: Iterable[Query], options: Options | None = None) -> None:
+        """Say what is on screen. Cheap; may be called from any thread, as often as the screen changes."""
+        with self._lock:
+            wanted = tuple(dict.fromkeys(queries))
+            options = options or self._options
+            if (key, wanted, options) == (self._key, self._queries, self._options):
+                return
+            self._key, self._queries, self._options = key, wanted, options
+            self._asked = True
+        self._wake.set()
+
+    def nudge(self) -> None:
+        """Look again at once (a run was just started or deleted)."""
+        with self._lock:
+            self._asked = True
+        self._wake.set()
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._wake.set()
+
+    # -- the thread --------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Tick until stopped."""
+        while not self._stopped:
+            snapshot = self.tick()
+            if snapshot is not None and not self._stopped:
+                self.deliver(snapshot)
+            live = any(row.live for row in self._last.runs)
+            self._wake.wait(LIVE_S if live else QUIET_S)
+            self._wake.clear()
+
+    def tick(self) -> Snapshot | None:
+        """Look once. The new snapshot, or None when nothing that is shown has changed."""
+        with self._lock:
+            key, queries, options, asked = self._key, self._queries, self._options, self._asked
+            self._asked = False
+        try:
+            runs = self._rows.rows()
+            error = ""
+        except OSError as problem:
+            runs, error = self._last.runs, f"cannot read {self.root}: {problem.strerror or problem}"
+        if not key or all(row.key != key for row in runs):
+            key = runs[0].key if runs else ""
+        view = self._view(key, queries, options, asked)
+        snapshot = Snapshot(runs, view, str(self.root), error)
+        if snapshot.runs == self._last.runs and snapshot.error == self._last.error and view is self._last.view:
+            return None
+        self._last = snapshot
+        return snapshot
+
+    def _view(self, key: str, queries: tuple[Query, ...], options: Options, asked: bool) -> RunView | None:
+        if not key:
+            self._analyst = None
+            return None
+        if self._analyst is None or self._analyst.key != key:
+            self._analyst = Analyst(self.root / key)
+            self._not_before = 0.0
+            if not self._analyst.small():
+                self._announce(self._analyst.placeholder())
+        analyst = self._analyst
+        now = self.clock()
+        if not asked and now < self._not_before:
+            return self._last.view
+        before = time.perf_counter()
+        view = analyst.view(queries, options, self._last.view)
+        cost = time.perf_counter() - before
+        if view is not self._last.view:
+            self._not_before = self.clock() + min(PACE * cost, 30.0)
+        return view
+
+    def _announce(self, view: RunView) -> None:
+        """Say what is being waited for before a long load."""
+        self._last = dataclasses.replace(self._last, view=view)
+        self.deliver(self._last)
