@@ -1,0 +1,52 @@
+"""The spec: everything that is asked of one run, written before anything starts. ``spec.json`` in the run folder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=False, kw_only=True):
+    """One run. ``target`` says how ``workload`` is meant: a ``catalogue`` name, a ``callable`` (file.py:name), a
+    ``script`` with ``argv``, a ``hub`` id or local model folder, or a ``replay`` of a recording.
+
+    ``windows`` or ``seconds`` bound the profiled part (whichever comes first); ``steps`` is the steps in one window.
+    ``launch`` groups the runs that were started together.
+    """
+
+    name: str
+    workload: str
+    target: str = "catalogue"
+    size: str = "full"
+    mode: str = "infer"
+    dtype: str = "fp32"
+    batch: int = 1
+    seq: int | None = None
+    device: str = "cpu"
+    device_uuid: str = ""
+    backend: str = "eager"
+    attention: str = "sdpa"
+    warmup: int = 3
+    timed_steps: int = 10
+    windows: int = 20
+    seconds: float | None = None
+    steps: int = 1
+    keep_traces: bool = False
+    weights: str = "random"
+    argv: tuple[str, ...] = ()
+    cwd: str = ""
+    seed: int = 0
+    launch: str = ""
+    speed: float = 1.0
+    extra: dict[str, Any] = {}
+
+
+def encode(spec: Spec) -> bytes:
+    """The spec as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(spec), indent=2)
+
+
+def decode(data: bytes) -> Spec:
+    """A spec from ``spec.json``. Raises :class:`msgspec.ValidationError` with the field's name when it is not one."""
+    return msgspec.json.decode(data, type=Spec)

@@ -1,0 +1,1 @@
+"""What the devices say of themselves while a run goes on."""
