@@ -8,6 +8,8 @@ it is its sibling.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -78,6 +80,18 @@ def innermost(
         holder[moving] = parent[holder[moving]]
         moving = moving[holder[moving] >= 0]
     return holder
+
+
+def inclusive(parent: Ints, depth: Ints, own: npt.ArrayLike) -> Ints:
+    """Each row's own value plus those of all rows below it (``parent`` and ``depth`` as :func:`nest` gives them)."""
+    total = np.array(own, dtype=np.int64)
+    by_depth = np.argsort(-depth, kind="stable")
+    levels = np.flatnonzero(np.diff(depth[by_depth], prepend=-1, append=-1))
+    for begin, end in itertools.pairwise(levels):
+        rows = by_depth[begin:end]
+        rows = rows[parent[rows] >= 0]
+        np.add.at(total, parent[rows], total[rows])
+    return total
 
 
 def _int64(values: npt.ArrayLike) -> Ints:

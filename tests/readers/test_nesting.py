@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profilers.readers.nesting import innermost, nest
+from profilers.readers.nesting import inclusive, innermost, nest
 
 
 def holds(outer: tuple[int, int], inner: tuple[int, int]) -> bool:
@@ -113,3 +113,9 @@ def test_times_too_wide_for_one_key() -> None:
 
 def test_overlapping_children_cover_an_instant_once() -> None:
     assert nest([0, 0, 5], [20, 10, 10], [0, 0, 0])[2].tolist() == [5, 10, 10]
+
+
+def test_inclusive_adds_up_the_whole_subtree() -> None:
+    parent, depth, _ = nest([0, 0, 1, 50, 51], [100, 10, 2, 10, 3], [0, 0, 0, 0, 0])
+    assert inclusive(parent, depth, [0, 1, 2, 4, 8]).tolist() == [15, 3, 2, 12, 8]
+    assert inclusive(np.array([], np.int64), np.array([], np.int64), []).tolist() == []
