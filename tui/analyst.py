@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from profilers.analysis.options import Options
 from profilers.analysis.registry import TABLES
+from profilers.runs.folder import RunFolder, RunsError, SampleTail
 from tui.drill import DRILLS
 from tui.snapshot import Query, RunView
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from profilers.tables import Recording
+    from profilers.runs.status import Status
+    from profilers.tables import Note, Recording
 
 LOG_LINES = 400
+KEPT_SAMPLES = 20_000
 
 
 class Analyst:
     """Reads the windows of one run folder as they arrive and answers queries on what it has."""
 
     def __init__(self, path: Path) -> None:
-        from profilers.runs.folder import RunFolder
-
         self.folder = RunFolder.open(path)
+        self._tail = SampleTail(self.folder)
+        self._parts: dict[int, Recording] = {}
+        self._damaged: dict[int, Note] = {}
         self.key = self.folder.id
         self.spec = self.folder.spec()
         self._windows: tuple[int, ...] = ()
@@ -59,7 +64,7 @@ class Analyst:
             self._read(windows)
         tables, problems = self._answer(queries, options)
         stamps = (
-            dataclasses_or_bytes(status),
+            _comparable(status),
             self.version,
             options,
             queries,
@@ -68,8 +73,7 @@ class Analyst:
         )
         if stamps == self._stamps and last is not None and last.key == self.key and not last.loading:
             return last
-        if not self._stamps or stamps[5] != self._stamps[5] or self._samples is None:
-            self._samples = self.folder.samples()
+        self._samples = self._newer_samples()
         self._stamps = stamps
         notes = self._recording.notes if self._recording is not None else ()
         return RunView(
@@ -86,10 +90,38 @@ class Analyst:
             log=tuple(self.folder.log_tail(LOG_LINES)),
             log_path=str(self.folder.path / "worker.log"),
             windows=len(windows),
+            attention_as_gemm=options.attention_as_gemm,
         )
 
+    def _newer_samples(self) -> pd.DataFrame:
+        """Telemetry so far, read from where the last look ended; only the newest part is kept for the screen."""
+        import pandas as pd
+
+        from profilers.tables import SAMPLES
+
+        new = self._tail.read()
+        if self._samples is None:
+            return new.tail(KEPT_SAMPLES)
+        if not len(new):
+            return self._samples
+        held = self._samples.astype(new.dtypes.to_dict()) if len(self._samples) else new.iloc[:0]
+        joined = pd.concat([held.astype(object), new.astype(object)], ignore_index=True).tail(KEPT_SAMPLES)
+        return SAMPLES.conform(joined)
+
     def _read(self, windows: tuple[int, ...]) -> None:
-        self._recording = self.folder.recording() if windows else None
+        """Read the windows that are new; those read before are kept, so that a long run does not read itself again and again."""
+        from profilers.runs.windows import join
+        from profilers.tables import Note
+
+        for number in windows:
+            if number not in self._parts:
+                try:
+                    self._parts[number] = self.folder.read_window(number)
+                except RunsError as problem:
+                    self._damaged[number] = Note("window_damaged", str(problem))
+        parts = [self._parts[number] for number in windows if number in self._parts]
+        damaged = [self._damaged[number] for number in windows if number in self._damaged]
+        self._recording = join(parts).with_notes(*damaged) if parts else None
         self._windows = windows
         self._tables.clear()
         self.version += 1
@@ -145,13 +177,9 @@ def compute(recording: Recording, query: Query, options: Options) -> pd.DataFram
         return f"{query.table} could not be computed: {type(problem).__name__}: {problem}".splitlines()[0]
 
 
-def dataclasses_or_bytes(value: Any) -> Any:
-    """A comparable form of a status."""
-    if dataclasses.is_dataclass(value):
-        return value
-    import msgspec
-
-    return msgspec.json.encode(value)
+def _comparable(status: Status) -> Status:
+    """The status without its heartbeat, which changes though nothing that is shown does."""
+    return msgspec.structs.replace(status, updated=None)
 
 
 def _size(path: Path) -> int:

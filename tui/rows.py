@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from profilers.runs.folder import RunFolder, RunsError, list_runs
 from tui.snapshot import RunRow
 
 WATCHED = ("status.json", "summary.json")
@@ -26,8 +27,6 @@ class RowCache:
 
     def rows(self) -> tuple[RunRow, ...]:
         """The rows now. Raises OSError when the folder is there but cannot be read; a missing folder has no runs."""
-        from profilers.runs.folder import RunFolder, list_runs
-
         if not self.root.exists():
             return ()
         found: list[RunRow] = []
@@ -43,7 +42,6 @@ class RowCache:
             found.append(held.row)
         for key in set(self._held) - seen:
             del self._held[key]
-        assert RunFolder
         return tuple(sorted(found, key=_rank))
 
 
@@ -60,11 +58,11 @@ def _stamp(path: Path) -> int:
         return 0
 
 
-def row_of(folder: Any) -> RunRow:
+def row_of(folder: RunFolder) -> RunRow:
     """The row of one run folder. A folder that cannot be read says so in its subtitle."""
     try:
         spec, status = folder.spec(), folder.effective_status()
-    except Exception as problem:  # a stranger's or a half-written folder must not take the list down
+    except (RunsError, OSError) as problem:
         return RunRow(folder.id, folder.id, f"unreadable: {problem}".splitlines()[0], "failed")
     summary = folder.summary()
     kind = {"import": "recording", "replay": "replay"}.get(spec.target, "run")

@@ -56,6 +56,7 @@ class RunView:
     log: tuple[str, ...] = ()
     log_path: str = ""
     windows: int = 0
+    attention_as_gemm: bool = True
     loading: str = ""
     """What is being waited for, where a wait is long enough to say so."""
 

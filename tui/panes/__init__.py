@@ -1,0 +1,40 @@
+"""The tabs, in their order. One module a question."""
+
+from __future__ import annotations
+
+from tui.panes.base import Pane
+from tui.panes.device import DevicePane
+from tui.panes.log import LogPane
+from tui.panes.roofline import RooflinePane
+from tui.panes.states import StatesPane
+from tui.panes.tables import (
+    CommunicationPane,
+    ExpansionPane,
+    GemmsPane,
+    GroupsPane,
+    IdlePane,
+    KernelsPane,
+    NotesPane,
+    OperatorsPane,
+)
+from tui.panes.tail import TailPane
+from tui.panes.whatif import WhatIfPane
+
+PANES: tuple[type[Pane], ...] = (
+    KernelsPane,
+    OperatorsPane,
+    GroupsPane,
+    GemmsPane,
+    StatesPane,
+    TailPane,
+    IdlePane,
+    WhatIfPane,
+    DevicePane,
+    LogPane,
+    RooflinePane,
+    ExpansionPane,
+    CommunicationPane,
+    NotesPane,
+)
+
+__all__ = ["PANES", "Pane"]

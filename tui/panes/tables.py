@@ -1,0 +1,92 @@
+"""Panes that are one table each."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tui.panes.base import TablePane
+
+
+class KernelsPane(TablePane):
+    name_ = "kernels"
+    title = "Kernels"
+    table_name = "kernels"
+    help: ClassVar[str] = """
+Every distinct kernel with its calls and its time. **% kernel time** is of the sum over all kernels of the device;
+**Σ %** adds up from the largest down: it shows how long the tail is. On a CPU a kernel is an operator, by self time.
+
+The short name says library, operation, type and tile. `enter` shows the whole name, the operators that launch it with their
+shapes, and when it ran. **state** is where this kernel spends most of its time (threads, SM, DRAM: L, M or H).
+"""
+
+
+class OperatorsPane(TablePane):
+    name_ = "operators"
+    title = "Operators"
+    table_name = "operators"
+    help: ClassVar[str] = """
+Every operator with its own time on the host (**self**, children left out), the time of the kernels that it launched
+(**device**), and its whole time on the host. The percentage is of host self time + device time of all operators.
+`enter` shows the kernels that it expands to.
+"""
+
+
+class GroupsPane(TablePane):
+    name_ = "groups"
+    title = "Groups"
+    table_name = "groups"
+    help: ClassVar[str] = """
+Kernel time by group: matrix multiply and convolution first, then what is not. `kernelscope show RUN groups --why` names the
+line of the rules that decided for each kernel. Unclassified kernels stay visible: nothing is folded away.
+"""
+
+
+class GemmsPane(TablePane):
+    name_ = "gemms"
+    title = "GEMMs"
+    table_name = "gemms"
+    empty = "No matrix multiply, convolution or attention with recorded shapes yet."
+    help: ClassVar[str] = """
+Every distinct matrix multiply, convolution and attention shape: operations and bytes by formula from the shapes, time as
+measured. **bound** says which limit of the device this shape meets first (roofline).
+"""
+
+
+class IdlePane(TablePane):
+    name_ = "idle"
+    title = "Idle"
+    table_name = "idle"
+    empty = "The device was never idle between its first kernel and its last."
+    help: ClassVar[str] = """
+Gaps in which the device ran nothing, by cause: the host had not launched yet (launch-bound), it waited in a synchronisation,
+the device waited for another stream or for communication, or the step began or ended.
+"""
+
+
+class ExpansionPane(TablePane):
+    name_ = "expansion"
+    title = "Expansion"
+    table_name = "expansion"
+    help: ClassVar[str] = """
+Into how many kernels each operator expands: the study's road from 185 operators to 744 kernels.
+"""
+
+
+class CommunicationPane(TablePane):
+    name_ = "communication"
+    title = "Comms"
+    table_name = "communication"
+    empty = "No collective or transfer between devices was recorded."
+    help: ClassVar[str] = """
+Collectives and transfers between devices. **Exposed** is the time in which the device ran nothing else.
+"""
+
+
+class NotesPane(TablePane):
+    name_ = "notes"
+    title = "Notes"
+    table_name = "notes"
+    empty = "Nothing was dropped, repaired or assumed."
+    help: ClassVar[str] = """
+What was dropped, repaired, not attributed or assumed, with counts. Nothing is left out silently.
+"""

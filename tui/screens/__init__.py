@@ -1,0 +1,1 @@
+"""The screens: the main one, and the dialogs over it."""

@@ -1,0 +1,41 @@
+"""What a person sees before the first run: what to do, and what this machine has."""
+
+from __future__ import annotations
+
+from rich.segment import Segment
+
+from tui.widgets.lines import Lines
+
+
+class Welcome(Lines):
+    """The first page. Says what the next key press does."""
+
+    DEFAULT_CSS = "Welcome { height: 1fr; }"
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.machine: tuple[str, ...] = ()
+
+    def build(self, width: int) -> list[list[Segment]]:
+        p = self.palette
+        key = p.style(p.group("matmul"), bold=True)
+        text, muted = p.style(p.text), p.style(p.muted)
+        starting = getattr(self.app, "starting", "")
+        if starting:
+            return [[Segment(starting, text)], [], [Segment("The first window takes as long as the model takes to build and to warm up.", muted)]]
+        out = [
+            [Segment("No runs yet.", p.style(p.text, bold=True))],
+            [],
+            [Segment("  n ", key), Segment("pick models and devices, and watch where the time goes", text)],
+            [Segment("  o ", key), Segment("open a recording: torch.profiler, Nsight Systems, Nsight Compute", text)],
+            [Segment("  ? ", key), Segment("help for what has the focus", text)],
+            [Segment("  q ", key), Segment("leave; runs go on without the screen", text)],
+            [],
+            [Segment("From the command line:", muted)],
+            [Segment("  kernelscope run gpt2 --device auto", text)],
+            [Segment("  kernelscope import trace.json.gz", text)],
+        ]
+        if self.machine:
+            out += [[], [Segment("This machine:", muted)]]
+            out += [[Segment("  " + line, text)] for line in self.machine]
+        return out
