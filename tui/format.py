@@ -182,5 +182,5 @@ def writer(format: str, unit: str = "us", ascii: bool = False) -> Callable[[Any]
 
 
 def cell(value: Any, column: Col, *, unit: str = "us", ascii: bool = False) -> str:
-    """One cell for people; ``unit`` (``us`` or ``ms``, see :func:`unit_for`) is how times, in microseconds, are written."""
+    """One cell for people; ``unit`` (from :func:`unit_for`) is the one that times, in microseconds, are written in."""
     return writer(column.format, unit, ascii)(value)
