@@ -1,15 +1,15 @@
 """Running on the meta device: real shapes, no memory, no arithmetic.
 
-Two things make it tell the truth about a GPU. Attention stays one operator: on meta tensors
+Three things make it tell the truth about a GPU. Attention stays one operator: on meta tensors
 ``scaled_dot_product_attention`` falls apart into matmuls and a softmax over a sequence x sequence matrix, which no GPU
-would store; :class:`FusedAttention` sends it to a fused operator instead. And memory is counted by the life of the
+would store; :class:`OnMeta` sends it to the fused operators that CUDA would take. A branch on the data of a tensor
+has no answer there; :class:`OnMeta` takes it as true, and counts how often. And memory is counted by the life of the
 storages (:class:`PeakMemory`), the way a caching allocator would see it.
 """
 
 from __future__ import annotations
 
 import weakref
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -18,13 +18,25 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 
-class FusedAttention(TorchFunctionMode):
-    """While entered, ``scaled_dot_product_attention`` on meta tensors is one fused operator, forward and backward."""
+class OnMeta(TorchFunctionMode):
+    """While entered, attention on meta tensors is one fused operator, and a meta tensor used as a condition is true.
+
+    ``assumed`` counts those conditions: models ask whether a mask is all ones or whether anything is infinite.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.assumed = 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is torch.nn.functional.scaled_dot_product_attention and args and args[0].device.type == "meta":
-            return _attention(*args, **kwargs)
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            query = args[0] if args else kwargs["query"]
+            if query.device.type == "meta":
+                return _attention(*args, **kwargs)
+        elif func is torch.Tensor.__bool__ and args[0].device.type == "meta":
+            self.assumed += 1
+            return True
         return func(*args, **kwargs)
 
 
@@ -38,19 +50,24 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
+    """As CUDA chooses: flash attention in half precision without a mask, else the memory-efficient operator."""
+    if query.ndim == 3:
+        mask = attn_mask.unsqueeze(0) if attn_mask is not None and attn_mask.ndim == 3 else attn_mask
+        return _attention(query[None], key[None], value[None], mask, dropout_p, is_causal, scale, enable_gqa)[0]
+    half = query.dtype in (torch.float16, torch.bfloat16)
+    if attn_mask is None and half and value.size(-1) == query.size(-1) and query.size(-1) <= 256:
+        flash = torch.ops.aten._scaled_dot_product_flash_attention
+        return flash(query, key, value, dropout_p, is_causal, scale=scale)[0]  # type: ignore[no-any-return]
     if enable_gqa:
         key = key.repeat_interleave(query.size(-3) // key.size(-3), -3)
         value = value.repeat_interleave(query.size(-3) // value.size(-3), -3)
-    if query.ndim != 4 or value.size(-1) != query.size(-1):
-        # The fused operator has neither three dimensions nor a value width of its own; fused kernels on GPUs do.
-        with torch._C.DisableTorchFunction():
-            return torch.nn.functional.scaled_dot_product_attention(
-                query, key, value, attn_mask, dropout_p, is_causal, scale=scale
-            )
-    if attn_mask is not None and attn_mask.dtype == torch.bool:
-        attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype)
-    fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    return fused(query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale)[0]  # type: ignore[no-any-return]
+    if attn_mask is not None:
+        if attn_mask.dtype == torch.bool:
+            attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype)
+        attn_mask = attn_mask.expand(*query.shape[:3], key.size(-2))
+    efficient = torch.ops.aten._scaled_dot_product_efficient_attention
+    grad = torch.is_grad_enabled() and query.requires_grad
+    return efficient(query, key, value, attn_mask, grad, dropout_p, is_causal, scale=scale)[0]  # type: ignore[no-any-return]
 
 
 class PeakMemory(TorchDispatchMode):
@@ -76,11 +93,6 @@ class PeakMemory(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         self.hold(result)
         return result
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
 
     def _add(self, tensor: torch.Tensor) -> None:
         storage = tensor.untyped_storage()

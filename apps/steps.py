@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from apps.meta import FusedAttention
+from apps.meta import OnMeta
 from apps.workload import Built, Request
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -98,15 +98,15 @@ def built(
 
 
 def on_meta(request: Request, step: Callable[[], Any]) -> Callable[[], Any]:
-    """On the meta device, the step with attention kept as one operator; elsewhere the step itself."""
+    """On the meta device, the step under :class:`apps.meta.OnMeta`; elsewhere the step itself."""
     if request.device != "meta":
         return step
 
-    def with_fused_attention() -> None:
-        with FusedAttention():
+    def guarded() -> None:
+        with OnMeta():
             step()
 
-    return with_fused_attention
+    return guarded
 
 
 def same_cache(cache: Any, forward: Callable[[], Any]) -> Callable[[], Any]:

@@ -12,12 +12,12 @@ import torch
 from transformers import DynamicCache
 
 from apps import steps
-from apps.hf.create import config_for, model_for
+from apps.hf.create import cache_argument, config_for, is_sparse, model_for
 from apps.workload import Built, Request
 
 
 def build(request: Request) -> Built:
-    """``infer``: all logits of ``batch`` x ``seq`` tokens, no cache. ``train``: next-token cross-entropy.
+    """``infer``: all logits of ``batch`` x ``seq`` tokens, with the defaults of the model (most fill a cache). ``train``: next-token cross-entropy.
     ``prefill``: fills a cache with ``seq`` tokens, logits of the last one. ``decode``: one token after ``seq`` cached ones.
     """
     config = config_for(request.config["model"], request.config.get("arch", {}))
@@ -27,7 +27,7 @@ def build(request: Request) -> Built:
     seq = request.seq or 1
     tokens = steps.integers(request, config.vocab_size, request.batch, seq)
     notes: list[str] = []
-    if getattr(config, "_experts_implementation", None):
+    if is_sparse(config):
         notes.append(f"experts: {config._experts_implementation}")
     items, item_name = request.batch, "sequences"
     if request.mode == "train":
@@ -37,11 +37,11 @@ def build(request: Request) -> Built:
     elif request.mode == "infer":
 
         def forward() -> Any:
-            return model(input_ids=tokens, use_cache=False)
+            return model(input_ids=tokens)
     elif request.mode == "prefill":
 
         def forward() -> Any:
-            return model(input_ids=tokens, past_key_values=DynamicCache(config=config), logits_to_keep=1)
+            return model(input_ids=tokens, logits_to_keep=1, **cache_argument(model, DynamicCache(config=config)))
     else:
         forward = _decode(request, model, config, tokens)
         items, item_name = request.batch, "tokens"
@@ -59,8 +59,9 @@ def build(request: Request) -> Built:
 
 def _decode(request: Request, model: Any, config: Any, tokens: torch.Tensor) -> Any:
     cache = DynamicCache(config=config)
+    held = cache_argument(model, cache)
     model.eval()
     with torch.inference_mode():
-        steps.on_meta(request, lambda: model(input_ids=tokens, past_key_values=cache, logits_to_keep=1))()
+        steps.on_meta(request, lambda: model(input_ids=tokens, logits_to_keep=1, **held))()
     last = tokens[:, -1:]
-    return steps.same_cache(cache, lambda: model(input_ids=last, past_key_values=cache))
+    return steps.same_cache(cache, lambda: model(input_ids=last, **held))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +17,10 @@ from transformers import PreTrainedModel  # noqa: E402
 
 from apps import steps  # noqa: E402
 from apps.workload import Request  # noqa: E402
+
+
+# A builder's model never runs on text: remarks on token ids and loss types would only fill the log.
+transformers.logging.set_verbosity_error()
 
 
 class FastFill(TorchFunctionMode):
@@ -56,11 +61,23 @@ def model_class(name: str) -> type[PreTrainedModel]:
 
 
 def model_for(request: Request, config: Any, name: str | None = None) -> Any:
-    """The model on the request's device, in its precision, with its attention implementation.
+    """The model on the request's device, in its precision, with its attention implementation where it has several.
 
     Seeds the generators first, so the weights of a request are the same every time on one kind of device.
     """
     steps.seed(request)
     cls = model_class(name or request.config["model"])
+    attention = request.attention if cls._supports_sdpa else "eager"
     with torch.device(request.device), FastFill():
-        return cls._from_config(config, dtype=steps.dtype_of(request), attn_implementation=request.attention)
+        return cls._from_config(config, dtype=steps.dtype_of(request), attn_implementation=attention)
+
+
+def cache_argument(model: torch.nn.Module, cache: Any) -> dict[str, Any]:
+    """The key-value cache as a keyword argument, under the name that this release of transformers gives it."""
+    names = inspect.signature(model.forward).parameters
+    return {"cache" if "cache" in names else "past_key_values": cache}
+
+
+def is_sparse(config: Any) -> bool:
+    """Whether the configuration describes a mixture of experts."""
+    return any(getattr(config, n, None) for n in ("num_experts", "num_local_experts", "n_routed_experts"))
