@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 UTIL_EDGES = (10.0, 70.0)
 """SM % and DRAM %: below 10 is L, 10 to 70 inclusive is M, above 70 is H (1,000-kernels study)."""
@@ -25,7 +26,10 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Options:
-    """``attention_as_gemm``: fused attention counts as GEMM in totals (NonGEMM Bench's rule); its class stays visible."""
+    """``attention_as_gemm``: fused attention counts as GEMM in totals (NonGEMM Bench's rule); its class stays visible.
+
+    ``peaks``: device id -> :class:`profilers.analysis.peaks.Peaks` that come before what is looked up by name.
+    """
 
     attention_as_gemm: bool = True
     util_edges: tuple[float, float] = UTIL_EDGES
@@ -33,3 +37,4 @@ class Options:
     coverage_levels: tuple[float, ...] = (50.0, 80.0, 90.0, 99.0)
     timeline_bins: int = 200
     whatif: WhatIf | None = None
+    peaks: Mapping[str, Any] = field(default_factory=dict, hash=False)

@@ -1,0 +1,152 @@
+"""The one pipeline between a reader and the analyses, for live windows and for files alike.
+
+``classify`` -> kernel rows of a CPU run -> operations and bytes -> estimated utilization where no counter measured it.
+Running it again on its own result changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from profilers.analysis.costs import Costs, costs
+from profilers.analysis.options import Options
+from profilers.analysis.peaks import Peaks, recording_peaks
+from profilers.analysis.rates import kernel_peaks
+from profilers.analysis.view import equals, positions
+from profilers.tables import KERNELS, Note, Recording
+
+Floats = npt.NDArray[np.float64]
+
+_MADE = ("estimate", "none")
+
+
+def prepare(recording: Recording, *, rules: Any = None, peaks: Mapping[str, Peaks] | None = None) -> Recording:
+    """A recording ready for every analysis. ``rules`` is a :class:`profilers.rules.matcher.RuleSet` (default: the
+    shipped and the user's), ``peaks`` are by device id (default: looked up by the devices' names)."""
+    from profilers.rules import matcher
+
+    recording = matcher.classify(recording, matcher.load() if rules is None else rules)
+    priced = costs(recording.operators)
+    recording = recording.replace(operators=recording.operators.assign(flops=priced.flops, bytes=priced.bytes))
+    recording = cpu_kernels(recording, priced)
+    recording = share_costs(recording)
+    return estimate(recording, priced, recording_peaks(recording, Options(peaks=peaks or {})))
+
+
+def cpu_kernels(recording: Recording, priced: Costs) -> Recording:
+    """Rows for a run without a device: one kernel per operator call with time of its own, ``dur_ns`` = self time.
+
+    Nothing is added where device activities were recorded, nor where launches were but no activity came back (there the
+    host's time is no work of the processor; a note says so). ``threads`` is the number of elements of the largest tensor.
+    """
+    operators = recording.operators
+    if len(recording.kernels) or not len(operators):
+        return recording
+    launches = int(equals(recording.runtime["kind"], "launch").sum())
+    if launches:
+        text = "launches were recorded but no device activity: host time is not shown as kernel time"
+        return recording.with_notes(Note("launches_without_activity", text, launches))
+    rows = np.flatnonzero(operators["self_ns"].to_numpy() > 0)
+    picked = operators.iloc[rows]
+    start = picked["start_ns"].to_numpy()
+    size = len(rows)
+    frame = pd.DataFrame(
+        {
+            "kind": pd.Categorical.from_codes(np.zeros(size, np.int8), ["kernel"]),
+            "name": picked["name"].to_numpy(),
+            "device": pd.Categorical.from_codes(np.zeros(size, np.int8), ["cpu"]),
+            "stream": picked["thread_id"].to_numpy(),
+            "start_ns": start,
+            "dur_ns": picked["self_ns"].to_numpy(),
+            "threads": priced.items[rows],
+            "op_id": picked["op_id"].to_numpy(),
+            "launch_ns": start,
+            "step": picked["step"].to_numpy(),
+            "group": picked["group"].to_numpy(),
+            "class": picked["class"].to_numpy(),
+            "rule": picked["rule"].to_numpy(),
+        }
+    )
+    return recording.replace(kernels=KERNELS.conform(frame))
+
+
+def share_costs(recording: Recording) -> Recording:
+    """Give each kernel its part of its operator's operations and bytes, by duration.
+
+    Operations go to the operator's GEMM and attention kernels where it has any (a split-K reduction beside a GEMM
+    multiplies nothing). What a counter measured, and the bytes of a copy, stay.
+    """
+    kernels, operators = recording.kernels, recording.operators
+    if not len(kernels) or not len(operators):
+        return recording
+    row = positions(operators["op_id"].to_numpy(), kernels["op_id"].to_numpy())
+    counted = equals(kernels["kind"], "kernel") & equals(kernels["flag"], "") & (row >= 0)
+    measured = ~equals(kernels["source"], "none") & ~equals(kernels["source"], "estimate")
+    dur = np.where(counted, kernels["dur_ns"].to_numpy(), 0).astype(float)
+    heavy = equals(kernels["class"], "gemm") | equals(kernels["class"], "attention")
+
+    def part(per_operator: Floats, eligible: npt.NDArray[np.bool_]) -> Floats:
+        rows = np.flatnonzero(eligible)
+        whole = np.bincount(row[rows], dur[rows], minlength=len(operators))
+        number = np.bincount(row[rows], minlength=len(operators))
+        out = np.full(len(kernels), np.nan)
+        of = row[rows]
+        # Kernels of no length share equally.
+        weight = np.where(whole[of] > 0, dur[rows] / np.where(whole[of] > 0, whole[of], 1), 1 / np.maximum(number[of], 1))
+        out[rows] = per_operator[of] * weight
+        return out
+
+    has_heavy = np.zeros(len(operators), bool)
+    has_heavy[row[counted & heavy]] = True
+    flops = part(operators["flops"].to_numpy(), counted & (heavy | ~has_heavy[row]))
+    moved = part(operators["bytes"].to_numpy(), counted)
+    old_flops, old_bytes = kernels["flops"].to_numpy(), kernels["bytes"].to_numpy()
+    keep_flops = measured & ~np.isnan(old_flops)
+    keep_bytes = (measured | ~equals(kernels["kind"], "kernel")) & ~np.isnan(old_bytes)
+    kernels = kernels.assign(
+        flops=np.where(keep_flops, old_flops, flops), bytes=np.where(keep_bytes, old_bytes, moved)
+    )
+    return recording.replace(kernels=kernels)
+
+
+def estimate(recording: Recording, priced: Costs, peaks: Mapping[str, Peaks]) -> Recording:
+    """SM % and DRAM % where no counter measured them: operations and bytes over duration and the device's peaks.
+
+    Kernels without a FLOP formula are taken to do one operation for each element of their operator's largest tensor.
+    Both are floors (caches, address arithmetic and waiting are not seen), cut at 100, and marked ``estimate``.
+    """
+    kernels = recording.kernels
+    if not len(kernels):
+        return recording
+    todo = equals(kernels["kind"], "kernel") & (equals(kernels["source"], "none") | equals(kernels["source"], "estimate"))
+    flop_peak, byte_peak = kernel_peaks(recording, peaks)
+    row = positions(recording.operators["op_id"].to_numpy(), kernels["op_id"].to_numpy())
+    flops = kernels["flops"].to_numpy().copy()
+    guess = np.flatnonzero(np.isnan(flops) & (row >= 0))
+    items = priced.items[row[guess]].astype(float)
+    flops[guess] = np.where(items >= 0, items, np.nan)
+    seconds = kernels["dur_ns"].to_numpy() / 1e9
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sm = np.minimum(100 * flops / seconds / (flop_peak * 1e12), 100)
+        dram = np.minimum(100 * kernels["bytes"].to_numpy() / seconds / (byte_peak * 1e9), 100)
+    sm = np.where(todo, sm, kernels["sm_pct"].to_numpy())
+    dram = np.where(todo, dram, kernels["dram_pct"].to_numpy())
+    known = ~np.isnan(sm) | ~np.isnan(dram)
+    source = kernels["source"].cat.set_categories(list(dict.fromkeys([*kernels["source"].cat.categories, *_MADE])))
+    source[todo] = np.where(known[todo], "estimate", "none")
+    kernels = kernels.assign(sm_pct=sm, dram_pct=dram, source=source.cat.remove_unused_categories())
+    notes = []
+    if (todo & known).any():
+        where = "; ".join(sorted({f"{p.name} ({p.source}: {p.cite})" for p in peaks.values()}))
+        text = f"SM % and DRAM % are estimates from shapes over peaks: {where}"
+        notes.append(Note("utilization_estimated", text, int((todo & known).sum())))
+    if (todo & ~known).any():
+        text = "kernels without counters, and without recorded shapes or a known device peak: utilization unknown"
+        notes.append(Note("utilization_unknown", text, int((todo & ~known).sum())))
+    have = {note.code for note in recording.notes}
+    return recording.replace(kernels=kernels).with_notes(*(note for note in notes if note.code not in have))

@@ -1,0 +1,179 @@
+"""What every analysis needs of a recording, worked out once: which activities count, on which device, of which class.
+
+A flagged activity (its duration is not believed) counts nowhere; ``summary`` says how many there are. Copies and sets
+keep a device busy but are no kernels: shares of kernel time leave them out.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from profilers.analysis import intervals
+from profilers.analysis.options import Options
+from profilers.rules.taxonomy import ATTENTION, CLASSES, COMMUNICATION, GEMM, UNCLASSIFIED
+from profilers.tables import NONE, Recording
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+GEMM_CODE = CLASSES.index(GEMM)
+ATTENTION_CODE = CLASSES.index(ATTENTION)
+COMMUNICATION_CODE = CLASSES.index(COMMUNICATION)
+
+
+def recode(column: pd.Series, wanted: tuple[str, ...], other: str) -> npt.NDArray[np.int8]:
+    """A categorical column as positions in ``wanted``; anything else counts as ``other``."""
+    fallback = wanted.index(other)
+    table = np.array([wanted.index(c) if c in wanted else fallback for c in column.cat.categories] + [fallback], np.int8)
+    return np.asarray(table[column.cat.codes.to_numpy()], np.int8)
+
+
+def equals(column: pd.Series, value: str) -> Bools:
+    """Where a categorical column has this value."""
+    categories = column.cat.categories
+    code = categories.get_loc(value) if value in categories else -2
+    return np.asarray(column.cat.codes.to_numpy() == code)
+
+
+def is_cpu(device: str) -> bool:
+    """Whether a device's name means the host's processors."""
+    return device.rsplit("/", 1)[-1].startswith("cpu")
+
+
+def natural(text: str) -> tuple[tuple[int, str], ...]:
+    """A key that sorts cuda:10 behind cuda:9."""
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text) if part)
+
+
+def pct(part: float, whole: float) -> float:
+    """``part`` in percent of ``whole``; 0 of nothing is 0."""
+    return 100.0 * part / whole if whole else 0.0
+
+
+class View:
+    """The believed activities of one recording as arrays (one entry per row of ``recording.kernels``)."""
+
+    def __init__(self, recording: Recording) -> None:
+        # The recording itself is not held: the cache below lives as long as the recording does.
+        self.kernels = recording.kernels
+        self.operators = recording.operators
+        self.steps = recording.steps
+        frame = self.kernels
+        self.believed: Bools = equals(frame["flag"], "")
+        self.is_kernel: Bools = self.believed & equals(frame["kind"], "kernel")
+        self.start: Ints = frame["start_ns"].to_numpy()
+        self.dur: Ints = frame["dur_ns"].to_numpy()
+        self.cls = recode(frame["class"], CLASSES, UNCLASSIFIED)
+        column = frame["device"].cat.remove_unused_categories()
+        self.devices: tuple[str, ...] = tuple(sorted((str(c) for c in column.cat.categories), key=natural))
+        self.device = recode_all(column, self.devices)
+
+    @cached_property
+    def rows(self) -> Ints:
+        """Rows of believed kernels (no copies, no sets), as recorded."""
+        return np.flatnonzero(self.is_kernel)
+
+    @cached_property
+    def in_time(self) -> Ints:
+        """The same in order of device and start."""
+        rows = self.rows
+        return rows[np.lexsort((self.start[rows], self.device[rows]))]
+
+    def gemm_like(self, options: Options) -> Bools:
+        """Rows whose class counts as GEMM: attention only where the option says so."""
+        mask = self.cls == GEMM_CODE
+        return mask | (self.cls == ATTENTION_CODE) if options.attention_as_gemm else mask
+
+    def time_ns(self, mask: Bools) -> int:
+        """Kernel time of the rows in ``mask`` (only believed kernels count)."""
+        return int(self.dur[mask & self.is_kernel].sum())
+
+    @cached_property
+    def _cpu_segments(self) -> tuple[Ints, Ints, Ints]:
+        """The innermost-operator stretches of the host's threads, as rows of ``kernels``."""
+        ops = self.operators
+        ids = ops["op_id"].to_numpy()
+        parent = positions(ids, ops["parent_id"].to_numpy())
+        start = ops["start_ns"].to_numpy()
+        begin, end, owner = intervals.innermost(
+            start, start + ops["dur_ns"].to_numpy(), parent, ops["depth"].to_numpy(), ops["thread_id"].to_numpy()
+        )
+        cpu = np.array([is_cpu(device) for device in self.devices] + [False])
+        mine = np.flatnonzero(self.believed & cpu[self.device])
+        row_of = np.full(len(ops) + 1, NONE, np.int64)
+        row_of[positions(ids, self.kernels["op_id"].to_numpy()[mine])] = mine
+        row = row_of[owner]
+        keep = row >= 0
+        return begin[keep], end[keep], row[keep]
+
+    def segments(self, device: int) -> tuple[Ints, Ints, Ints]:
+        """When which activity ran on a device: ``start, end, row``. On a CPU the stretches of self time."""
+        if is_cpu(self.devices[device]) and len(self.operators):
+            begin, end, row = self._cpu_segments
+            keep = self.device[row] == device
+            return begin[keep], end[keep], row[keep]
+        row = np.flatnonzero(self.believed & (self.device == device))
+        return self.start[row], self.start[row] + self.dur[row], row
+
+    def span(self, device: int) -> tuple[int, int]:
+        """First start and last end of what ran on a device (0, 0: nothing)."""
+        begin, end, _ = self.segments(device)
+        return (int(begin.min()), int(end.max())) if begin.size else (0, 0)
+
+    @cached_property
+    def windows(self) -> tuple[Ints, Ints]:
+        """The steps' intervals, joined; no steps: empty."""
+        start = self.steps["start_ns"].to_numpy()
+        return intervals.union(start, start + self.steps["dur_ns"].to_numpy())
+
+    def wall(self, device: int) -> tuple[Ints, Ints]:
+        """The intervals whose every instant is accounted for: the steps, or the device's span where there are none."""
+        if self.windows[0].size:
+            return self.windows
+        low, high = self.span(device)
+        return np.array([low], np.int64), np.array([high], np.int64)
+
+    def wall_share(self, device: int) -> tuple[Floats, float]:
+        """Nanoseconds of wall time that fall to each row (instants with several divided equally), and the wall time."""
+        begin, end, row = self.segments(device)
+        wall = self.wall(device)
+        share = intervals.sharing(begin, end, wall).share(begin, end)
+        return np.bincount(row, share, minlength=len(self.kernels)), float((wall[1] - wall[0]).sum())
+
+
+def recode_all(column: pd.Series, wanted: tuple[str, ...]) -> npt.NDArray[np.int32]:
+    """A categorical column as positions in ``wanted``, which holds all its categories; no value: -1."""
+    place = {name: index for index, name in enumerate(wanted)}
+    table = np.array([place[str(c)] for c in column.cat.categories] + [-1], np.int32)
+    return np.asarray(table[column.cat.codes.to_numpy()], np.int32)
+
+
+def positions(ids: Ints, wanted: Ints) -> Ints:
+    """Row of each wanted id (-1: not there). Fast where ids are 0, 1, 2 ..., right for any."""
+    size = ids.size
+    if not size:
+        return np.full(len(wanted), NONE, np.int64)
+    if ids[0] == 0 and ids[-1] == size - 1 and np.array_equal(ids, np.arange(size)):
+        return np.where((wanted >= 0) & (wanted < size), wanted, NONE)
+    order = np.argsort(ids, kind="stable")
+    place = np.minimum(np.searchsorted(ids[order], wanted), size - 1)
+    row = order[place]
+    return np.where(ids[row] == wanted, row, NONE)
+
+
+_VIEWS: weakref.WeakKeyDictionary[Recording, View] = weakref.WeakKeyDictionary()
+
+
+def view(recording: Recording) -> View:
+    """The view of a recording; worked out at the first call and kept as long as the recording."""
+    held = _VIEWS.get(recording)
+    if held is None:
+        held = _VIEWS[recording] = View(recording)
+    return held
