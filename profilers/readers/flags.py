@@ -79,7 +79,7 @@ def flag_durations(
 
 def flag_column(flags: npt.NDArray[np.int8]) -> pd.Categorical:
     """The marks as the ``flag`` column of the kernels table."""
-    return pd.Categorical.from_codes(flags, list(FLAGS))
+    return pd.Categorical.from_codes(flags, pd.Index(FLAGS, dtype=object))
 
 
 def flag_notes(flags: npt.NDArray[np.int8]) -> list[Note]:
