@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 GAP = 2
-NARROW, NARROWEST = 24, 12
-"""Names and texts fold into lines of ``NARROW`` cells before a ``wide`` column gives way, then of ``NARROWEST``."""
+NARROW, NARROWER = 24, (16, 12, 8)
+"""Names and texts fold into lines of ``NARROW`` cells before a ``wide`` column gives way, and of fewer after that."""
 
 _RULE = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 _ASCII_RULE = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
@@ -117,8 +117,9 @@ def _fit(columns: list[Written], width: int | None) -> tuple[list[Written], list
     for written in reversed(columns):
         if _total(least, shown) > width and written.column.wide:
             shown.remove(written)
-    if _total(least, shown) > width:
-        least = {id(c): _least(c, NARROWEST) for c in columns}
+    for folded in NARROWER:
+        if _total(least, shown) > width:
+            least = {id(c): _least(c, folded) for c in columns}
     widths = {id(c): least[id(c)] for c in shown}
     for written in sorted(shown, key=_folds):  # numbers first: a folded heading is worse than a folded name
         spare = width - _total(widths, shown)
