@@ -1,0 +1,126 @@
+"""A small form: one line a choice, left and right change the one that is marked, digits are typed into numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+
+from tui.cells import fit
+from tui.widgets.lines import Lines
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One line. ``options`` empty: a number (or text of digits and commas) that is typed; '' means the default."""
+
+    name: str
+    label: str
+    options: tuple[str, ...]
+    value: str
+    hint: str = ""
+
+
+class Choices(Lines, can_focus=True):
+    """Draws :class:`Choice` lines; posts ``Changed`` at every change."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "pick(-1)", "Up", show=False, id="choices.up"),
+        Binding("down", "pick(1)", "Down", show=False, id="choices.down"),
+        Binding("left", "turn(-1)", "Change", show=False, id="choices.left"),
+        Binding("right,space", "turn(1)", "Change", show=False, id="choices.right"),
+    ]
+
+    class Changed(Message):
+        def __init__(self, name: str, value: str) -> None:
+            super().__init__()
+            self.name, self.value = name, value
+
+    def __init__(self, choices: Sequence[Choice], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.choices = list(choices)
+        self.at = 0
+
+    def value(self, name: str) -> str:
+        return next(c.value for c in self.choices if c.name == name)
+
+    def set_choices(self, choices: Sequence[Choice]) -> None:
+        """Other choices (another model is marked); values that are still allowed stay."""
+        self.choices = list(choices)
+        self.at = min(self.at, max(len(self.choices) - 1, 0))
+        self.redraw()
+
+    def build(self, width: int) -> list[list[Segment]]:
+        p = self.palette
+        out = []
+        label = max((len(c.label) for c in self.choices), default=0) + 2
+        for index, choice in enumerate(self.choices):
+            on = self.has_focus and index == self.at
+            sign = p.mark("cursor") if on else " "
+            line = [Segment(f"{sign} {fit(choice.label, label)}", p.style(p.text if on else p.muted, bold=on))]
+            if choice.options:
+                for option in choice.options:
+                    chosen = option == choice.value
+                    text = f"[{option}]" if chosen else f" {option} "
+                    line.append(Segment(text, p.style(p.group("matmul") if chosen else p.muted, bold=chosen)))
+            else:
+                shown = choice.value or "default"
+                line.append(Segment(shown + ("_" if on else ""), p.style(p.text if choice.value else p.muted, bold=bool(choice.value))))
+            if choice.hint:
+                line.append(Segment(f"  {choice.hint}", p.style(p.faint if not on else p.muted)))
+            out.append(line)
+        return out
+
+    def action_pick(self, step: int) -> None:
+        place = self.at + step
+        if 0 <= place < len(self.choices):
+            self.at = place
+            self.redraw()
+        elif step > 0:
+            self.screen.focus_next()
+        else:
+            self.screen.focus_previous()
+
+    def action_turn(self, step: int) -> None:
+        choice = self.choices[self.at]
+        if choice.options:
+            place = choice.options.index(choice.value) if choice.value in choice.options else 0
+            self._set(choice.options[(place + step) % len(choice.options)])
+
+    def on_key(self, event: events.Key) -> None:
+        if not self.choices or self.choices[self.at].options:
+            return
+        value = self.choices[self.at].value
+        if event.key == "backspace":
+            self._set(value[:-1])
+        elif event.character and (event.character.isdigit() or event.character in ",."):
+            self._set(value + event.character)
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+
+    def _set(self, value: str) -> None:
+        choice = self.choices[self.at]
+        if value != choice.value:
+            self.choices[self.at] = replace(choice, value=value)
+            self.redraw()
+            self.post_message(self.Changed(choice.name, value))
+
+    def on_focus(self) -> None:
+        self.redraw()
+
+    def on_blur(self) -> None:
+        self.redraw()
+
+    def on_click(self, event: events.Click) -> None:
+        if event.y < len(self.choices):
+            if self.at == event.y:
+                self.action_turn(1)
+            self.at = event.y
+            self.redraw()
