@@ -87,7 +87,7 @@ class RunFolder:
         try:
             root.mkdir(parents=True, exist_ok=True)
             while True:
-                path = root / _new_id(spec.name)
+                path = root / new_id(spec.name)
                 aside = root / f".new-{path.name}"
                 aside.mkdir()
                 pid, start, boot = own_identity()
@@ -392,7 +392,7 @@ _LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 _last_stamp = 0.0
 
 
-def _new_id(name: str) -> str:
+def new_id(name: str) -> str:
     """A new folder name. Within a process ids grow strictly, so that runs of one launch keep their order."""
     global _last_stamp
     stamp = max(time.time(), _last_stamp + 0.001)

@@ -1,0 +1,273 @@
+"""The measurement itself, as a chain of step boundaries: warm-up, timed steps, windows.
+
+Whoever drives the steps (the worker's own loop, or hooks inside a user's script) calls :meth:`Session.boundary` after
+each. Steps are timed between boundaries, with the device synchronised at both ends, and never while the profiler is on
+unless said so. Imports torch.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from profilers.collectors import protocol
+from profilers.collectors.modules import ModuleRanges, compiled_frames
+from profilers.collectors.protocol import Progress
+from profilers.collectors.spec import Spec
+
+SLOW_STEP_S = 2.0
+"""Steps longer than this get no unprofiled step between windows: it would cost a third of the run."""
+
+_WAIT_POLL_S = 0.02
+_REPORT_S = 0.2
+_ROOM_BYTES = 16 * 1024 * 1024
+
+
+class Session:
+    """One run's measurement. ``report`` is called with the progress when it changed (never inside a timed step)."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        folder: Path,
+        device: torch.device,
+        report: Callable[[Progress], None],
+        progress: Progress,
+        ranges: ModuleRanges | None = None,
+    ) -> None:
+        self.spec = spec
+        self.folder = folder
+        self.device = device
+        self.progress = progress
+        self.done = False
+        self._report = report
+        self._reported = 0.0
+        self._ranges = ranges or ModuleRanges()
+        self._profiler: Any = None
+        self._count = 0
+        self._wait = 1
+        self._windows = 0
+        self._timed: list[float] = []
+        self._between: list[float] = []
+        self._profiled: list[float] = []
+        self._cycles: list[float] = []
+        self._windows_began = self._cycle_began = self._step_began = time.perf_counter()
+
+    # --- driving ------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Call once, right before the first step."""
+        self._enter("warming" if self.spec.warmup > 0 else "timing")
+        self._next_phase()
+        self._start_step()
+
+    def boundary(self) -> bool:
+        """Call after each step. True while more steps are wanted."""
+        if self.done:
+            return False
+        state = self.progress.state
+        if state == "profiling":
+            self._profiled_boundary()
+        else:
+            self._synchronize()
+            took = time.perf_counter() - self._step_began
+            self._count += 1
+            if state == "timing":
+                self._timed.append(took)
+            self._estimate(took)
+            self._next_phase()
+        if not self.done:
+            self._say()
+            self._start_step()
+        return not self.done
+
+    def close(self) -> None:
+        """Let go of the profiler, also after an error in the middle of a window."""
+        self._ranges.off()
+        profiler, self._profiler = self._profiler, None
+        if profiler is not None:
+            profiler.stop()
+
+    # --- phases -------------------------------------------------------------------------------------------------------
+
+    def _next_phase(self) -> None:
+        spec, progress = self.spec, self.progress
+        if progress.state == "warming":
+            if self._count < spec.warmup:
+                progress.phase = f"warm-up step {self._count + 1} of {spec.warmup}"
+                return
+            self._enter("timing")
+        if progress.state == "timing":
+            if self._count < spec.timed_steps:
+                progress.phase = f"unprofiled step {self._count + 1} of {spec.timed_steps}"
+                return
+            self._settle_times()
+            if spec.windows <= 0:
+                self._finish()
+            else:
+                self._enter("profiling")
+                self._start_windows()
+
+    def _enter(self, state: str) -> None:
+        self._count = 0
+        self.progress.state = state
+        self._reported = 0.0
+
+    def _settle_times(self) -> None:
+        progress = self.progress
+        if self._timed:
+            progress.step_ms = statistics.median(self._timed) * 1e3
+            progress.step_ms_spread = half_iqr(self._timed) * 1e3
+            progress.steps_timed = len(self._timed)
+
+    def _finish(self) -> None:
+        self.close()
+        self.done = True
+        self.progress.eta_s = 0.0
+
+    # --- windows ------------------------------------------------------------------------------------------------------
+
+    def _start_windows(self) -> None:
+        if self._timed and statistics.median(self._timed) > SLOW_STEP_S:
+            self._wait = 0
+            self._note("slow steps: no unprofiled step between windows")
+        if compiled_frames():
+            self._note("torch.compile is at work: kernels of compiled code do not know their module")
+        self._cycle_began = self._windows_began = time.perf_counter()
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if self.device.type == "cuda":
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._profiler = torch.profiler.profile(
+                activities=activities,
+                schedule=torch.profiler.schedule(wait=self._wait, warmup=1, active=self.spec.steps, repeat=0),
+                on_trace_ready=self._export,
+                record_shapes=True,
+                acc_events=False,
+            )
+            self._profiler.start()
+        self._before_step()
+
+    @property
+    def _position(self) -> int:
+        return self._count % (self._wait + 1 + self.spec.steps)
+
+    def _profiled_boundary(self) -> None:
+        position, active = self._position, self._position - self._wait - 1
+        # Inside a window of several steps the device runs on, as it would in real use.
+        if active < 0 or active == self.spec.steps - 1:
+            self._synchronize()
+        took = time.perf_counter() - self._step_began
+        if position < self._wait:
+            self._between.append(took)
+        elif active >= 0:
+            self._profiled.append(took)
+        self._ranges.off()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._profiler.step()
+        self._count += 1
+        if self._position == 0:
+            self._after_window()
+        if not self.done:
+            self._before_step()
+
+    def _export(self, profiler: Any) -> None:
+        number = self._windows + 1
+        aside = self.folder / protocol.RAW / f".{protocol.raw_name(number)}"
+        try:
+            profiler.export_chrome_trace(str(aside))
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+        if shutil.disk_usage(aside.parent).free < _ROOM_BYTES:
+            # A trace cut short by a full disk is not told apart from a whole one by the exporter.
+            self._note("the disk is almost full")
+        aside.rename(aside.parent / protocol.raw_name(number))
+        self._windows = number
+
+    def _after_window(self) -> None:
+        now = time.perf_counter()
+        self._cycles.append(now - self._cycle_began)
+        self._cycle_began = now
+        progress, spec = self.progress, self.spec
+        progress.windows_done = self._windows
+        if self._between:
+            progress.between_step_ms = statistics.median(self._between) * 1e3
+        progress.window_step_ms = statistics.median(self._profiled) * 1e3
+        left_s = statistics.median(self._cycles[-8:]) * (spec.windows - self._windows)
+        spent = now - self._windows_began
+        if spec.seconds is not None:
+            left_s = min(left_s, max(0.0, spec.seconds - spent))
+        progress.eta_s = left_s
+        if self._windows >= spec.windows or (spec.seconds is not None and spent >= spec.seconds):
+            self._finish()
+            return
+        self._wait_for_reader()
+
+    def _wait_for_reader(self) -> None:
+        """Hold the next window while too many are unread.
+
+        On a GPU two may wait: reading them costs the host only. On a CPU the reader would compete for the cores that
+        the next window measures, so every window is read before the next begins.
+        """
+        limit = 2 if self.device.type == "cuda" else 0
+        waited = False
+        while len(protocol.raw_windows(self.folder)) > limit:
+            if not waited:
+                waited = True
+                self.progress.phase = f"window {self._windows} of {self.spec.windows} is being read"
+                self._say(always=True)
+            time.sleep(_WAIT_POLL_S)
+        if waited:
+            self._reported = 0.0
+
+    def _before_step(self) -> None:
+        self.progress.phase = f"window {self._windows + 1} of {self.spec.windows}"
+        if self._position > self._wait and not compiled_frames():
+            self._ranges.on()
+
+    # --- small things -------------------------------------------------------------------------------------------------
+
+    def _start_step(self) -> None:
+        self._step_began = time.perf_counter()
+
+    def _synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def _estimate(self, step_s: float) -> None:
+        spec = self.spec
+        left = spec.timed_steps - (self._count if self.progress.state == "timing" else 0)
+        if self.progress.state == "warming":
+            left += spec.warmup - self._count
+        windows_s = spec.windows * (1 + spec.steps + (step_s <= SLOW_STEP_S)) * step_s
+        if spec.seconds is not None:
+            windows_s = min(windows_s, spec.seconds)
+        self.progress.eta_s = max(0, left) * step_s + windows_s
+
+    def _note(self, text: str) -> None:
+        if text not in self.progress.notes:
+            self.progress.notes = (*self.progress.notes, text)
+
+    def _say(self, always: bool = False) -> None:
+        now = time.perf_counter()
+        if always or now - self._reported >= _REPORT_S:
+            self._reported = now
+            self._report(self.progress)
+
+
+def half_iqr(values: list[float]) -> float:
+    """Half the distance between the first and the third quartile (inclusive method); 0 for fewer than two values."""
+    if len(values) < 2:
+        return 0.0
+    first, _, third = statistics.quantiles(values, n=4, method="inclusive")
+    return (third - first) / 2

@@ -1,0 +1,104 @@
+"""The host's processors and memory, from the operating system (psutil). No privileges are needed."""
+
+from __future__ import annotations
+
+import functools
+import platform
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from profilers.collectors.telemetry.base import Sample, now_ns
+
+SOURCE = "psutil"
+
+MOST_CORES = 64
+"""Loads of single cores are sampled up to this many; a machine with more gets the total and the number of busy ones."""
+
+BUSY_PCT = 50.0
+
+_Add = Callable[..., None]
+
+
+@functools.cache
+def cpu_name() -> str:
+    """The processor's model as the system names it."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor() or platform.machine() or "cpu"
+    for key in ("model name", "Model", "cpu model", "Hardware"):
+        for line in text.splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == key and value.strip():
+                return " ".join(value.split())
+    return f"{platform.machine()} processor"
+
+
+class CpuCollector:
+    """Loads, frequency and memory of the host, and what each named process of a run takes.
+
+    ``cores``: sample every core, for runs on the CPU itself. Loads are averages since the previous sample; the first
+    sample has none.
+    """
+
+    def __init__(self, cores: bool = True) -> None:
+        self._cores = cores and (psutil.cpu_count() or 1) <= MOST_CORES
+        self._primed = False
+        self._processes: dict[int, psutil.Process] = {}
+
+    def sample(self, pids: tuple[int, ...] = ()) -> list[Sample]:
+        """The values of now; ``pids`` are processes whose memory and load are wanted (gone ones say so)."""
+        t = now_ns()
+        loads = psutil.cpu_percent(percpu=True)
+        found: list[Sample] = []
+
+        def add(device: str, metric: str, value: float | None, unit: str, reason: str = "") -> None:
+            found.append(Sample(t, device, metric, value, unit, SOURCE, reason))
+
+        if not self._primed:
+            self._primed = True
+            add("cpu", "util_pct", None, "%", "the first sample has no interval")
+        else:
+            add("cpu", "util_pct", round(sum(loads) / len(loads), 2), "%")
+            add("cpu", "busy_cores", float(sum(load > BUSY_PCT for load in loads)), "")
+            if self._cores:
+                for core, load in enumerate(loads):
+                    add(f"cpu/{core}", "util_pct", round(load, 1), "%")
+        memory = psutil.virtual_memory()
+        add("cpu", "memory_used_gb", round((memory.total - memory.available) / 1e9, 3), "GB")
+        add("cpu", "memory_total_gb", round(memory.total / 1e9, 3), "GB")
+        self._frequency(add)
+        for pid in pids:
+            self._process(pid, add)
+        self._processes = {pid: process for pid, process in self._processes.items() if pid in pids}
+        return found
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _frequency(self, add: _Add) -> None:
+        try:
+            frequency = psutil.cpu_freq()
+        except (OSError, RuntimeError, NotImplementedError):
+            frequency = None
+        if frequency is None or not frequency.current:
+            add("cpu", "clock_mhz", None, "MHz", "the system does not tell")
+        else:
+            add("cpu", "clock_mhz", round(frequency.current, 1), "MHz")
+
+    def _process(self, pid: int, add: _Add) -> None:
+        try:
+            process = self._processes.get(pid)
+            if process is None:
+                process = self._processes[pid] = psutil.Process(pid)
+                process.cpu_percent()
+                load: float | None = None
+            else:
+                load = process.cpu_percent()
+            add("cpu", "worker_rss_gb", round(process.memory_info().rss / 1e9, 3), "GB")
+            if load is not None:
+                add("cpu", "worker_cpu_pct", round(load, 1), "% of a core")
+        except psutil.Error:
+            add("cpu", "worker_rss_gb", None, "GB", "the process is gone")

@@ -1,0 +1,87 @@
+"""The process that runs a workload and measures it: ``python -P -m profilers.collectors.worker RUNFOLDER``.
+
+Started by a supervisor, which binds it to a device (``CUDA_VISIBLE_DEVICES``), takes what it prints into a log, and
+outlives it. It talks through files in the run folder (:mod:`profilers.collectors.protocol`). Exit code 0: measured what
+was asked; 1: ``failure.json`` says why not.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import traceback
+from pathlib import Path
+
+import msgspec
+
+from profilers.collectors import files, process, protocol
+from profilers.collectors.failures import explain
+from profilers.collectors.protocol import Progress
+from profilers.collectors.spec import Spec, decode
+
+_ENCODER = msgspec.json.Encoder()
+
+ENVIRONMENT = {
+    # Kineto prints two lines a window to stderr at any lower level, and only an early setting counts.
+    "KINETO_LOG_LEVEL": "6",
+    "TOKENIZERS_PARALLELISM": "false",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one measurement. Returns the exit code; the reason of a failure is in the run folder."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if len(arguments) not in (1, 2):
+        print("usage: python -m profilers.collectors.worker RUNFOLDER [SUPERVISOR-PID]", file=sys.stderr)
+        return 2
+    folder = Path(arguments[0])
+    process.die_with_parent(int(arguments[1]) if len(arguments) == 2 else os.getppid())
+    process.go_first_when_memory_runs_out()
+    faulthandler.enable()
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    spec = decode((folder / protocol.SPEC).read_bytes())
+    try:
+        _run(folder, spec)
+    except BaseException as error:
+        # Whatever it was, the reason is on disk before this process is gone.
+        traceback.print_exc()
+        sys.stderr.flush()
+        files.write_atomic(folder / protocol.FAILURE, _ENCODER.encode(explain(error, spec.device)))
+        return 1
+    return 0
+
+
+def _run(folder: Path, spec: Spec) -> None:
+    progress = Progress(phase="importing torch", windows_total=spec.windows)
+
+    def report(current: Progress) -> None:
+        files.write_atomic(folder / protocol.PROGRESS, _ENCODER.encode(current))
+
+    report(progress)
+
+    # Heavy, and only here: everything above must be said before it is imported.
+    from profilers.collectors import workloads
+
+    device = workloads.open_device(spec, progress)
+    progress.phase = "building the model"
+    report(progress)
+    workload = workloads.prepare(spec, device, progress)
+    report(progress)
+    workloads.measure(workload, spec, folder, device, progress, report)
+    progress.state, progress.phase = "done", "all windows recorded"
+    progress.peak_memory_bytes = workloads.peak_memory(device)
+    report(progress)
+
+
+def _leave(code: int) -> None:
+    """End without running destructors: a device context or a thread that hangs at exit must not hold the run."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    _leave(main())

@@ -1,0 +1,196 @@
+"""From a spec to steps that can be taken: the device, the model, precision checks, and the loop. Imports torch."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from apps import catalogue
+from apps.workload import Request
+from profilers.collectors import usercode
+from profilers.collectors.failures import DeviceError, DtypeError, UsageError
+from profilers.collectors.modules import compiled_frames
+from profilers.collectors.protocol import Progress
+from profilers.collectors.session import Session
+from profilers.collectors.spec import Spec
+from profilers.collectors.telemetry.cpu import cpu_name
+
+BACKENDS = ("eager", "compile")
+
+
+@dataclass
+class Workload:
+    """Steps to take: ``step()`` is one whole step."""
+
+    step: Callable[[], Any]
+
+
+def open_device(spec: Spec, progress: Progress) -> torch.device:
+    """The device that this process was bound to. Raises :class:`DeviceError` or :class:`DtypeError`."""
+    threads = spec.extra.get("threads")
+    if threads:
+        torch.set_num_threads(int(threads))
+    kind = spec.device.split(":", 1)[0]
+    if kind in ("cpu", "meta"):
+        progress.device_name = cpu_name() if kind == "cpu" else "meta (shapes only, nothing is computed)"
+        progress.notes = (*progress.notes, f"{torch.get_num_threads()} CPU threads")
+        return torch.device(kind)
+    if kind != "cuda":
+        raise DeviceError(f"device '{spec.device}' is not known: use cpu or cuda:N")
+    if not torch.backends.cuda.is_built() and torch.version.hip is None:
+        raise DeviceError(f"this torch ({torch.__version__}) was built without CUDA, so {spec.device} cannot be used")
+    try:
+        torch.cuda.init()
+        name = torch.cuda.get_device_name(0)
+    except (RuntimeError, AssertionError) as error:
+        raise DeviceError(f"{spec.device} does not answer: {' '.join(str(error).split())[:200]}") from None
+    progress.device_name = name
+    if spec.dtype == "bf16" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        major, minor = torch.cuda.get_device_capability(0)
+        raise DtypeError(f"{name} (compute capability {major}.{minor}) has no bf16: use --dtype fp16 or fp32")
+    # The supervisor shows this process one device, which is therefore number 0 here.
+    return torch.device("cuda", 0)
+
+
+def prepare(spec: Spec, device: torch.device, progress: Progress) -> Workload:
+    """Build what the spec names. Raises :class:`UsageError`, the catalogue's own errors, or what a user's code does."""
+    if spec.backend not in BACKENDS:
+        raise UsageError(f"backend '{spec.backend}' is not known: use {' or '.join(BACKENDS)}")
+    torch.manual_seed(spec.seed)
+    if spec.target == "catalogue":
+        entry = catalogue.lookup(spec.workload)
+        request = entry.request(
+            size=spec.size,
+            mode=spec.mode,
+            dtype=spec.dtype,
+            batch=spec.batch,
+            seq=spec.seq,
+            device=str(device),
+            attention=spec.attention,
+            seed=spec.seed,
+        )
+        built = entry.load()(request)
+    elif spec.target == "callable":
+        built = _users(spec, device, progress)
+    else:
+        raise UsageError(f"a target '{spec.target}' cannot be run by this worker")
+    step = _step_of(built, spec)
+    _describe(built, progress)
+    if spec.backend == "compile":
+        step = _compiled(built, step, device, progress)
+    return Workload(step)
+
+
+def _users(spec: Spec, device: torch.device, progress: Progress) -> Any:
+    """What a user's ``file.py:name`` gives: a step, or the result of a builder.
+
+    A callable with a parameter is a builder and gets the :class:`~apps.workload.Request`. One without is the step
+    itself, unless its first call returns something that can be stepped: then it was a builder too.
+    """
+    file, _, name = spec.workload.rpartition(":")
+    if not file:
+        raise UsageError(f"'{spec.workload}' names no callable: write file.py:name")
+    path = Path(spec.cwd or ".", file).resolve()
+    request = Request(
+        workload=spec.workload,
+        size=spec.size,
+        mode=spec.mode,
+        dtype=spec.dtype,
+        batch=spec.batch,
+        seq=spec.seq,
+        device=str(device),
+        attention=spec.attention,
+        seed=spec.seed,
+    )
+    usercode.step_aside(path.parent)
+    sys.argv = [str(path), *spec.argv]
+    function = usercode.load_callable(path, name)
+    if usercode.wants_request(function):
+        return function(request)
+    inferring = spec.mode == "infer"
+    progress.notes = (*progress.notes, "torch.no_grad around every step" if inferring else "gradients are recorded")
+    with torch.set_grad_enabled(not inferring):
+        first = function()
+    return first if callable(first) or hasattr(first, "step") else function
+
+
+def _step_of(built: Any, spec: Spec) -> Callable[[], Any]:
+    step = getattr(built, "step", built)
+    if not callable(step):
+        raise UsageError(
+            f"{spec.workload} returned a {type(built).__name__}: a step to call, or an object with .step, is needed"
+        )
+    if isinstance(built, torch.nn.Module):
+        raise UsageError(f"{spec.workload} returned a module without its inputs: return a function that takes one step")
+    if spec.target == "callable" and spec.mode == "infer":
+        return torch.no_grad()(step)  # type: ignore[no-any-return]
+    return step  # type: ignore[no-any-return]
+
+
+def _describe(built: Any, progress: Progress) -> None:
+    module = getattr(built, "module", None)
+    count = getattr(built, "parameters", None)
+    if not isinstance(count, int) or count <= 0:
+        count = sum(p.numel() for p in module.parameters()) if isinstance(module, torch.nn.Module) else None
+    progress.parameters = count
+    progress.items = int(getattr(built, "items", 1))
+    progress.item_name = str(getattr(built, "item_name", "samples"))
+    progress.notes = (*progress.notes, *(str(note) for note in getattr(built, "notes", ())))
+
+
+def _compiled(built: Any, step: Callable[[], Any], device: torch.device, progress: Progress) -> Callable[[], Any]:
+    module = getattr(built, "module", None)
+    if module is None:
+        raise UsageError("this workload has no module to compile: use --backend eager")
+    if device.type == "cpu":
+        import torch._inductor.config as inductor
+
+        # Without it the kernels that Inductor writes do not show in a profile at all.
+        inductor.cpp.enable_kernel_profile = True
+    module.compile()
+    progress.phase = "compiling (first step)"
+    step()
+    if not compiled_frames():
+        progress.notes = (*progress.notes, "torch.compile compiled nothing of this model")
+    return step
+
+
+def measure(
+    workload: Workload,
+    spec: Spec,
+    folder: Path,
+    device: torch.device,
+    progress: Progress,
+    report: Callable[[Progress], None],
+) -> None:
+    """Take steps until the session has what it wants."""
+
+    def reported(current: Progress) -> None:
+        current.peak_memory_bytes = peak_memory(device)
+        report(current)
+
+    session = Session(spec, folder, device, reported, progress)
+    try:
+        session.begin()
+        more = not session.done
+        while more:
+            workload.step()
+            more = session.boundary()
+    finally:
+        session.close()
+
+
+def peak_memory(device: torch.device) -> int | None:
+    """Most bytes in use so far: torch's allocator on a GPU, the process's resident set on a CPU."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    if device.type == "meta":
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

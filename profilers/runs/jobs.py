@@ -1,0 +1,261 @@
+"""One run under its supervisor: starting the worker, following it, stopping it, and saying how it ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from profilers.collectors import files, protocol
+from profilers.collectors.protocol import Progress
+from profilers.runs import deaths
+from profilers.runs.deaths import End
+from profilers.runs.folder import RunFolder
+from profilers.runs.leases import lease_key
+from profilers.runs.reading import WindowReader
+from profilers.runs.status import HEARTBEAT_S, own_identity, process_start
+
+GRACE_S = 5.0
+"""How long a worker has between SIGTERM and SIGKILL."""
+
+_PROGRESS = msgspec.json.Decoder(Progress)
+_COPIED = tuple(name for name in Progress.__struct_fields__ if name not in ("state", "phase", "windows_done", "notes"))
+
+
+class Job:
+    """A run of this supervisor. :meth:`poll` is called a few times a second and never waits."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self.run = run
+        self.spec = run.spec()
+        self.key = lease_key(self.spec.device, self.spec.device_uuid)
+        self.status = run.status()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.reader: WindowReader | None = None
+        self.ended = False
+        self._seen = 0
+        self._written = b""
+        self._written_at = 0.0
+        self._kill_at: float | None = None
+        self._end: End | None = None
+        self._wanted_end: End | None = None
+        self._memory_kills = 0
+
+    # --- beginning ----------------------------------------------------------------------------------------------------
+
+    def claim(self) -> None:
+        """Say that this process looks after the run from now on."""
+        pid, start, boot = own_identity()
+        self.status.supervisor_pid, self.status.supervisor_start, self.status.boot_id = pid, start, boot
+        self.status.windows_total = self.spec.windows
+        self.save(force=True)
+
+    def wait_for(self, phase: str) -> None:
+        """Stay queued, saying on what."""
+        self.status.phase = phase
+        self.save()
+
+    def start(self) -> None:
+        """Start the worker. What goes wrong here ends the run as failed."""
+        run, status = self.run, self.status
+        status.state, status.phase, status.started = "starting", "starting the worker", time.time()
+        self._memory_kills = deaths.kills_for_memory()
+        try:
+            with (run.path / protocol.LOG).open("ab") as log:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "profilers.collectors.worker", str(run.path), str(os.getpid())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    cwd=self.spec.cwd or None,
+                    env=worker_environment(os.environ, self.spec.device, self.spec.device_uuid),
+                    start_new_session=True,
+                )
+        except OSError as error:
+            self.finish(
+                End("failed", "start", f"the worker could not be started: {error.strerror or error} ({error.filename})")
+            )
+            return
+        status.worker_pid, status.worker_start = self.process.pid, process_start(self.process.pid)
+        self.reader = WindowReader(run, self.spec)
+        self.reader.start()
+        self.event("started", worker_pid=self.process.pid)
+        self.save(force=True)
+
+    # --- going on -----------------------------------------------------------------------------------------------------
+
+    def poll(self) -> None:
+        """Take over what the worker says, see whether it is still there, and end the run when all is read."""
+        if self.ended:
+            return
+        if self.process is None:
+            if self.stop_asked():
+                self.finish(End("stopped", "stopped", "stopped before it began"))
+            return
+        self._take_progress()
+        assert self.reader is not None
+        code = self.process.poll()
+        if self._end is None:
+            if code is None:
+                self._see_to_stopping()
+            else:
+                self._left(code)
+        elif not self.reader.is_alive():
+            self.finish(self._conclusion(self._end))
+            return
+        self.save()
+
+    def stop_asked(self) -> bool:
+        """Whether somebody asked for this run to end."""
+        return (self.run.path / protocol.STOP).exists()
+
+    def end_with(self, end: End) -> None:
+        """Stop the worker; the run then ends as ``end`` says."""
+        if self._wanted_end is None and self._end is None:
+            self._wanted_end = end
+            self.status.phase = "stopping"
+            self._signal(signal.SIGTERM)
+            self._kill_at = time.monotonic() + GRACE_S
+
+    def _see_to_stopping(self) -> None:
+        assert self.reader is not None
+        if self.reader.fatal:
+            self.end_with(End("failed", "disk", self.reader.fatal))
+        elif self.stop_asked():
+            self.end_with(End("stopped", "stopped", "stopped by request"))
+        if self._kill_at is not None and time.monotonic() >= self._kill_at:
+            self._signal(signal.SIGKILL)
+            self._kill_at = time.monotonic() + GRACE_S
+
+    def _left(self, code: int) -> None:
+        """The worker is gone and has been waited for: no zombie is left, and children of its own go with it."""
+        assert self.reader is not None
+        self._signal(signal.SIGKILL)
+        self.status.exit_code = code
+        self._end = self._wanted_end or deaths.describe(self.run.path, code, self._memory_kills)
+        self.event("worker_left", exit_code=code, cause=self._end.cause)
+        for half in (self.run.path / protocol.RAW).glob(".*"):
+            half.unlink(missing_ok=True)
+        self.status.state, self.status.phase, self.status.eta_s = "reading", "reading the last windows", None
+        self.reader.finish()
+
+    def _conclusion(self, end: End) -> End:
+        assert self.reader is not None
+        if end.state != "finished":
+            return end
+        if self.reader.fatal:
+            return End("failed", "disk", self.reader.fatal)
+        if self.reader.failed and not self.reader.done:
+            return End("failed", "windows", self.reader.failed[0])
+        return end
+
+    def finish(self, end: End) -> None:
+        """Write the last word."""
+        status = self.status
+        status.state, status.cause, status.cause_kind = end.state, end.cause, end.kind
+        status.phase, status.eta_s, status.ended = "", None, time.time()
+        self._take_windows()
+        self.ended = True
+        self.event("ended", state=end.state, cause=end.cause)
+        self.save(force=True)
+
+    def _signal(self, number: int) -> None:
+        """Signal the worker's whole process group (it leads one): data loaders and compilers belong to it."""
+        if self.process is None:
+            return
+        try:
+            os.killpg(self.process.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+    # --- telling ------------------------------------------------------------------------------------------------------
+
+    def _take_progress(self) -> None:
+        path = self.run.path / protocol.PROGRESS
+        try:
+            stamp = path.stat().st_mtime_ns
+        except OSError:
+            stamp = self._seen
+        data = files.read_bytes(path) if stamp != self._seen else None
+        if data:
+            try:
+                progress = _PROGRESS.decode(data)
+            except msgspec.MsgspecError:
+                progress = None
+            if progress is not None:
+                self._seen = stamp
+                self._take(progress)
+        self._take_windows()
+
+    def _take(self, progress: Progress) -> None:
+        status = self.status
+        for name in _COPIED:
+            setattr(status, name, getattr(progress, name))
+        status.windows_recorded = progress.windows_done
+        status.notes = progress.notes
+        if self._end is None and self._wanted_end is None:
+            done = progress.state == "done"
+            status.state = "reading" if done else progress.state
+            status.phase = "reading the last windows" if done else progress.phase
+
+    def _take_windows(self) -> None:
+        if self.reader is not None:
+            self.status.windows_done = self.reader.done
+            fresh = [text for text in self.reader.failed if text not in self.status.notes]
+            self.status.notes = (*self.status.notes, *fresh)
+
+    def save(self, force: bool = False) -> None:
+        """Write the status if it changed, or as a heartbeat. A full disk is tried again at the next turn."""
+        status = self.status
+        status.updated = None
+        now = msgspec.json.encode(status)
+        late = time.monotonic() - self._written_at >= HEARTBEAT_S
+        if not (force or late or now != self._written):
+            return
+        try:
+            self.run.write_status(status)
+            self._written, self._written_at = now, time.monotonic()
+        except OSError as error:
+            complain(self.run.id, error)
+
+    def event(self, kind: str, **data: object) -> None:
+        """Note what happened; not being able to is no reason to fail."""
+        try:
+            self.run.append_event(kind, **data)
+        except OSError as error:
+            complain(self.run.id, error)
+
+
+def worker_environment(environment: os._Environ[str] | dict[str, str], device: str, uuid: str) -> dict[str, str]:
+    """The worker's environment: it sees its own GPU and no other, by UUID, so that renumbering cannot mislead it.
+
+    Without a UUID (no NVML) the visible list that we were given is cut down to the one entry.
+    """
+    result = dict(environment)
+    kind, _, index = device.partition(":")
+    if kind in ("cpu", "meta"):
+        result["CUDA_VISIBLE_DEVICES"] = ""
+    elif uuid:
+        result["CUDA_VISIBLE_DEVICES"] = uuid
+    elif index.isdigit():
+        given = [part.strip() for part in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if part.strip()]
+        number = int(index)
+        result["CUDA_VISIBLE_DEVICES"] = given[number] if number < len(given) else index
+    # Numbers then mean the same to CUDA as to NVML.
+    result.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    return result
+
+
+def complain(run_id: str, error: BaseException) -> None:
+    """A line in the supervisor's own log."""
+    print(f"{time.strftime('%H:%M:%S')} {run_id}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+
+
+def launch_file(root: Path, launch: str) -> Path:
+    """Where a launch's list of runs lies while its supervisor needs it."""
+    return root / ".launches" / f"{launch}.json"

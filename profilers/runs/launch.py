@@ -1,0 +1,103 @@
+"""Starting runs that outlive whoever starts them, and stopping them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from profilers.collectors import files, protocol
+from profilers.runs.folder import RunFolder, RunsError, new_id, runs_root, unwritable
+from profilers.runs.jobs import launch_file
+from profilers.runs.spec import Spec
+from profilers.runs.status import Status, alive, boot_id, presumed_dead
+
+_START_S = 30.0
+
+
+def launch(specs: Sequence[Spec], root: Path | None = None) -> list[RunFolder]:
+    """Queue these runs and start one supervisor for them; returns at once, with a folder a spec, in order.
+
+    The supervisor has a session of its own and no terminal: closing this one does not stop it. Raises
+    :class:`RunsError` when the runs folder cannot be written or the supervisor does not start.
+    """
+    root = runs_root() if root is None else root
+    root = root.absolute()
+    if not specs:
+        return []
+    runs: list[RunFolder] = []
+    cwd = str(Path.cwd())
+    name = new_id("launch")
+    for spec in specs:
+        runs.append(RunFolder.create(root, msgspec.structs.replace(spec, cwd=spec.cwd or cwd, launch=name)))
+    path = launch_file(root, name)
+    log = path.with_suffix(".log")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        files.write_atomic(path, msgspec.json.encode([run.id for run in runs]))
+        with log.open("ab") as errors:
+            started = subprocess.run(
+                [sys.executable, "-P", "-m", "profilers.runs.supervisor", str(path)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+                timeout=_START_S,
+                check=False,
+            )
+    except OSError as error:
+        raise unwritable(root, error) from None
+    except subprocess.TimeoutExpired:
+        raise _not_started(runs, f"it did not start within {_START_S:.0f} s") from None
+    if started.returncode != 0:
+        last = next((line for line in reversed(files.tail(log, 20)) if line.strip()), f"exit code {started.returncode}")
+        raise _not_started(runs, last)
+    return runs
+
+
+def _not_started(runs: list[RunFolder], why: str) -> RunsError:
+    now = time.time()
+    for run in runs:
+        cause = f"the supervisor could not be started: {why}"
+        run.write_status(Status(state="failed", cause=cause, cause_kind="start", created=now, ended=now))
+    return RunsError(f"the supervisor could not be started: {why}")
+
+
+def stop(run: RunFolder, wait_s: float = 0.0) -> Status:
+    """Ask a run to stop: a queued one leaves the queue, a live one's worker is ended; its windows stay.
+
+    Returns the status as it is after at most ``wait_s`` seconds (10 are ample). A run whose supervisor is gone is
+    stopped here. Raises :class:`RunsError` when the run has ended already.
+    """
+    status = run.effective_status()
+    if not status.live:
+        raw = run.status()
+        if raw.live and _end_orphan(run, raw):
+            return run.status()
+        raise RunsError(f"run {run.id} has already ended ({status.state})")
+    try:
+        (run.path / protocol.STOP).touch()
+    except OSError as error:
+        raise RunsError(f"cannot stop run {run.id}: {error.strerror or error}") from None
+    deadline = time.monotonic() + wait_s
+    while (status := run.effective_status()).live and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return status
+
+
+def _end_orphan(run: RunFolder, status: Status) -> bool:
+    """End a worker that lost its supervisor (it should have gone with it). True when there was one."""
+    if status.boot_id != boot_id() or not alive(status.worker_pid, status.worker_start):
+        return False
+    assert status.worker_pid is not None
+    os.killpg(status.worker_pid, signal.SIGKILL)
+    status.state, status.cause, status.cause_kind = "stopped", "stopped; " + (presumed_dead(status) or ""), "stopped"
+    status.ended, status.eta_s, status.phase = time.time(), None, ""
+    run.write_status(status)
+    return True

@@ -1,0 +1,188 @@
+"""From a worker's raw traces to windows in the run folder, outside the worker, in a thread of the supervisor."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profilers.collectors import protocol
+from profilers.collectors.files import NO_SPACE
+from profilers.collectors.spec import Spec
+from profilers.runs.folder import RunFolder
+
+if TYPE_CHECKING:
+    from profilers.tables import Recording
+
+TRACES = "traces"
+"""Where raw traces go that are kept (``keep_traces``), and those that could not be read."""
+
+NICE = 5
+_POLL_S = 0.05
+_ROOM_BYTES = 16 * 1024 * 1024
+
+SHARES = ("gemm", "attention", "nongemm", "communication", "unclassified")
+
+
+class WindowReader(threading.Thread):
+    """Reads windows as they appear. ``finish()`` asks it to end once no raw trace is left."""
+
+    def __init__(self, run: RunFolder, spec: Spec, read: Callable[[Path, Spec], Recording] | None = None) -> None:
+        super().__init__(name=f"reader-{run.id}", daemon=True)
+        self.run_folder = run
+        self.spec = spec
+        self.done = 0
+        self.failed: list[str] = []
+        self.fatal = ""
+        self._read = read or read_raw
+        self._last = threading.Event()
+        self._abandon = threading.Event()
+        self._totals = Totals()
+
+    def finish(self) -> None:
+        """The worker is gone: what lies there is all there will be."""
+        self._last.set()
+
+    def abandon(self) -> None:
+        """End after the window being read, whatever lies there."""
+        self._abandon.set()
+
+    def run(self) -> None:
+        _be_nice()
+        while not self._abandon.is_set() and not self.fatal:
+            # The flag is read first: a trace that appears between the two is seen in the next turn.
+            last = self._last.is_set()
+            found = protocol.raw_windows(self.run_folder.path)
+            if found:
+                self._one(*found[0])
+            elif last:
+                return
+            else:
+                time.sleep(_POLL_S)
+
+    def _one(self, number: int, raw: Path) -> None:
+        began = time.perf_counter()
+        try:
+            recording = self._read(raw, self.spec)
+            self.run_folder.write_window(number, recording)
+        except Exception as error:
+            self._problem(number, raw, error)
+            return
+        self.done += 1
+        took = time.perf_counter() - began
+        try:
+            self._totals.add(recording)
+            self.run_folder.write_summary(self._totals.numbers())
+            self.run_folder.append_event(
+                "window",
+                number=number,
+                seconds=round(took, 3),
+                bytes=raw.stat().st_size,
+                kernels=len(recording.kernels),
+            )
+            self._put_away(raw, keep=self.spec.keep_traces)
+        except OSError as error:
+            self._problem(number, raw, error)
+
+    def _problem(self, number: int, raw: Path, error: Exception) -> None:
+        full = isinstance(error, OSError) and error.errno in NO_SPACE
+        room = shutil.disk_usage(self.run_folder.path).free
+        if full or room < _ROOM_BYTES:
+            self.fatal = f"the disk is full: {room / 1e6:,.0f} MB are left in {self.run_folder.path.parent}"
+            raw.unlink(missing_ok=True)
+            return
+        line = " ".join(str(error).split())[:300] or type(error).__name__
+        known = type(error).__name__ in {"ReadError", "WindowError"}
+        if not known:
+            traceback.print_exception(error, file=sys.stderr)
+            line = f"{type(error).__name__}: {line}"
+        self.failed.append(f"window {number} could not be read: {line}")
+        self.run_folder.append_event("window_failed", number=number, cause=line)
+        self._put_away(raw, keep=True)
+
+    def _put_away(self, raw: Path, keep: bool) -> None:
+        if not keep:
+            raw.unlink(missing_ok=True)
+            return
+        folder = self.run_folder.path / TRACES
+        folder.mkdir(exist_ok=True)
+        raw.replace(folder / raw.name)
+
+
+def read_raw(path: Path, spec: Spec) -> Recording:
+    """A raw trace as a prepared recording, its device under the name that the run was asked for."""
+    from profilers.analysis.prepare import prepare
+    from profilers.readers import kineto
+
+    return prepare(on_device(kineto.read(path), spec.device))
+
+
+def on_device(recording: Recording, device: str) -> Recording:
+    """The recording with ``cuda:0`` renamed: a worker is shown its one GPU as number 0, whichever it is."""
+    if not device.startswith("cuda:") or device == "cuda:0":
+        return recording
+    import dataclasses
+
+    kernels = recording.kernels
+    column = kernels["device"]
+    if "cuda:0" in column.cat.categories:
+        kernels = kernels.assign(device=column.cat.rename_categories({"cuda:0": device}))
+    devices = tuple(dataclasses.replace(d, id=device) if d.id == "cuda:0" else d for d in recording.devices)
+    return recording.replace(kernels=kernels, devices=devices)
+
+
+class Totals:
+    """The summary table of every window so far, added up over windows and devices."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = {}
+        self._windows = 0
+
+    def add(self, recording: Recording) -> None:
+        """Count one more window."""
+        from profilers.analysis.registry import TABLES
+
+        table = TABLES["summary"].compute(recording)
+        self._windows += 1
+        for row in table.to_dict("records"):
+            weight = float(row["kernel_time_us"])
+            for share in SHARES:
+                self._add(f"{share}_us", weight * float(row[f"{share}_pct"]) / 100)
+            for name in ("kernel_time_us", "busy_us", "span_us", "kernels"):
+                self._add(name, float(row[name]))
+        self._add("steps", float(len(recording.steps)))
+
+    def _add(self, name: str, value: float) -> None:
+        if value == value:
+            self._sums[name] = self._sums.get(name, 0.0) + value
+
+    def numbers(self) -> dict[str, Any]:
+        """What :meth:`RunFolder.summary` gives back."""
+        sums = self._sums
+        total, span = sums.get("kernel_time_us", 0.0), sums.get("span_us", 0.0)
+        shares = {f"{share}_pct": 100 * sums.get(f"{share}_us", 0.0) / total if total else None for share in SHARES}
+        return {
+            "windows": self._windows,
+            "steps": int(sums.get("steps", 0)),
+            "kernels": int(sums.get("kernels", 0)),
+            **shares,
+            "kernel_time_us": total,
+            "busy_us": sums.get("busy_us", 0.0),
+            "span_us": span,
+            "busy_pct": 100 * sums.get("busy_us", 0.0) / span if span else None,
+        }
+
+
+def _be_nice() -> None:
+    """Lower the priority of this thread alone (Linux counts it by thread), so that workers keep theirs."""
+    if sys.platform == "linux":
+        try:
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+        except OSError:
+            pass
