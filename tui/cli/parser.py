@@ -40,7 +40,7 @@ environment:
   NO_COLOR             no colours (as --no-color)
 """
 
-_VALUED = ("--runs", "--rules")
+_VALUED = ("--runs", "--rules", "--theme")
 
 
 class Parser(argparse.ArgumentParser):
@@ -144,5 +144,9 @@ def _global_options(parser: argparse.ArgumentParser, *, first: bool) -> None:
     )
     group.add_argument("--ascii", action="store_true", default=default(False), help="no glyphs outside ASCII")
     group.add_argument("--no-color", action="store_true", default=default(False), help="no colours")
+    group.add_argument("--theme", metavar="NAME", default=default(None), help="the screen's theme, by name")
+    group.add_argument(
+        "--no-mouse", action="store_true", default=default(False), help="leave the mouse to the terminal"
+    )
     if first:
         group.add_argument("--version", nargs=0, action=_Version, help="print the version")

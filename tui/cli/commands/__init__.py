@@ -1,1 +1,1 @@
-"""One module a command: ``add_arguments(parser)`` declares arguments, ``run(args)`` does it and returns the exit code."""
+"""One module a command: ``add_arguments(parser)`` says what it takes, ``run(args)`` does it, for an exit code."""

@@ -1,0 +1,119 @@
+"""Profile workloads in the background; watch on the screen, or with --no-tui as lines of progress and final tables.
+
+WORKLOAD is a name of the catalogue (gpt2), a suite (nongemm), file.py:callable, a script (train.py -- --its args),
+a model id or a local model folder. Lists (--device cuda:0,cuda:1 --batch 1,8) make one run of each combination; runs
+on different devices go on at once, runs on one device one after the other. Closing the screen or the terminal stops
+none of them: 'kernelscope attach' comes back, 'kernelscope stop' ends them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+from apps.catalogue import ATTENTION, DTYPES, MODES, BadRequest, UnknownWorkload
+from tui.cli.errors import FINE, UsageError
+from tui.cli.output import talk
+from tui.cli.screen import has_terminal, require_screen
+from tui.cli.targets import add_analysis_arguments, root_of, rules_of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("workloads", metavar="WORKLOAD", nargs="+", help="what to run: see above")
+    parser.add_argument(
+        "--device", metavar="LIST", default="auto", help="cuda:0,cuda:1 | cpu | auto (default: the best free one)"
+    )
+    parser.add_argument(
+        "--dtype", metavar="LIST", type=_dtypes, help=f"of {', '.join(DTYPES)}; default: what suits the device"
+    )
+    parser.add_argument("--batch", metavar="LIST", type=_counts, help="samples in a step; default: the catalogue's")
+    parser.add_argument("--seq", metavar="N", type=_count, help="tokens in a sequence; default: the catalogue's")
+    parser.add_argument("--mode", choices=MODES, help="default: the workload's first")
+    parser.add_argument(
+        "--backend", metavar="NAME", help="eager (default) or another that the worker knows, e.g. compile"
+    )
+    parser.add_argument("--size", metavar="full|tiny", help="default: full; 'ls models' shows each workload's sizes")
+    parser.add_argument("--attention", choices=ATTENTION, help="fused attention (sdpa, default) or its parts (eager)")
+    parser.add_argument("--weights", choices=("random", "pretrained"), help="default: random, nothing is downloaded")
+    parser.add_argument("--windows", metavar="N", type=_count, help="profiler windows to record (default: 20)")
+    parser.add_argument(
+        "--seconds", metavar="S", type=_seconds, help="stop recording after so long, however many windows"
+    )
+    parser.add_argument("--steps", metavar="N", type=_count, help="steps in a window (default: 1)")
+    parser.add_argument("--keep-traces", action="store_true", help="keep the raw trace of every window")
+    parser.add_argument("--name", help="call the runs so (default: the workload's name)")
+    parser.add_argument("--no-tui", action="store_true", help="no screen: progress on stderr, final tables on stdout")
+    parser.add_argument("--detach", action="store_true", help="start, print the runs' ids, and come back at once")
+    add_analysis_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from tui.cli.devices import chosen_devices, refuse_what_devices_lack
+    from tui.cli.plan import specs, wishes
+
+    screen = has_terminal() and not args.no_tui and not args.detach
+    if screen:
+        require_screen()
+    devices = chosen_devices(args.device)
+    try:
+        planned = specs(args, wishes(args.workloads, args.script_args), devices)
+    except (UnknownWorkload, BadRequest) as error:
+        raise UsageError(str(error)) from None
+    refuse_what_devices_lack(planned, devices)
+    if args.rules:
+        rules_of(args)  # a mistake in them is told before anything starts
+    return start(planned, args, screen=screen)
+
+
+def start(planned: list, args: argparse.Namespace, *, screen: bool) -> int:  # type: ignore[type-arg]
+    """Launch the specs; then the screen, or waiting with progress and tables, or (``--detach``) their ids on stdout."""
+    from profilers.runs.launch import launch
+
+    runs = launch(planned, root_of(args))
+    if args.detach:
+        for folder in runs:
+            print(folder.id)
+        return FINE
+    if screen:
+        from tui.cli.screen import open_screen
+
+        return open_screen(args, runs[0].id)
+    from tui.cli.results import print_results
+    from tui.cli.waiting import wait
+
+    for folder in runs:
+        talk(f"started {folder.id}")
+    ended = wait(runs)
+    return print_results(ended, args)
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number, 1 or more")
+    return int(text)
+
+
+def _counts(text: str) -> list[int]:
+    return list(dict.fromkeys(_count(part.strip()) for part in text.split(",")))
+
+
+def _dtypes(text: str) -> list[str]:
+    from tui.cli.near import hint
+
+    names = list(dict.fromkeys(part.strip().lower() for part in text.split(",")))
+    for name in names:
+        if name not in DTYPES:
+            raise argparse.ArgumentTypeError(
+                f"no precision is called '{name}'{hint(name, DTYPES)}; there are {', '.join(DTYPES)}"
+            )
+    return names
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a time in seconds")
+    return value

@@ -1,0 +1,125 @@
+"""From the words of ``kernelscope run`` to specs: one run of every combination that was asked for."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui.cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from apps.catalogue import Entry
+    from profilers.runs.spec import Spec
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One WORKLOAD, understood. ``entry`` is the catalogue's, where it is the target."""
+
+    target: str
+    workload: str
+    name: str
+    entry: Entry | None = None
+    argv: tuple[str, ...] = ()
+
+
+def wishes(words: Sequence[str], script_args: Sequence[str] | None) -> list[Wish]:
+    """What the WORKLOAD words mean: a file is meant where a file is named, else the catalogue, else a model id.
+
+    Raises :class:`UsageError`, or the catalogue's own error with the nearest names.
+    """
+    found: list[Wish] = []
+    for word in words:
+        found += _understand(word, tuple(script_args or ()))
+    if script_args is not None and not any(wish.target in ("script", "callable") for wish in found):
+        raise UsageError("'--' is for the arguments of a script: kernelscope run train.py -- --its args")
+    return list(dict.fromkeys(found))
+
+
+def _understand(word: str, argv: tuple[str, ...]) -> list[Wish]:
+    from apps import catalogue
+
+    file, colon, function = word.rpartition(":")
+    if colon and file.endswith(".py"):
+        if not function:
+            raise UsageError(f"'{word}' names no function: write {file}:NAME")
+        return [Wish("callable", f"{_python_file(file)}:{function}", f"{Path(file).stem}:{function}", argv=argv)]
+    if word.endswith(".py"):
+        return [Wish("script", _python_file(word), Path(word).stem, argv=argv)]
+    if word.startswith((".", "/", "~")) or Path(word, "config.json").is_file():
+        folder = Path(word).expanduser()
+        if not (folder / "config.json").is_file():
+            raise UsageError(f"{word} is no model folder: it has no config.json")
+        return [Wish("hub", str(folder.resolve()), folder.resolve().name)]
+    try:
+        names = catalogue.expand(word)
+    except catalogue.UnknownWorkload:
+        suite = word.partition("/")[0].lower()
+        if _HUB_ID.fullmatch(word) and suite not in catalogue.suites():
+            return [Wish("hub", word, word.rpartition("/")[2])]
+        raise
+    return [Wish("catalogue", name, name, catalogue.lookup(name)) for name in names]
+
+
+def _python_file(text: str) -> str:
+    path = Path(text).expanduser()
+    if not path.is_file():
+        raise UsageError(f"there is no file {text}")
+    return str(path.resolve())
+
+
+def specs(args: argparse.Namespace, found: Sequence[Wish], devices: Sequence[Any]) -> list[Spec]:
+    """A spec for every wish on every device in every precision and batch asked for, in that order.
+
+    ``devices`` have ``id`` and ``uuid``. Raises the catalogue's :class:`BadRequest` for what a workload does not offer.
+    """
+    made = []
+    for wish in found:
+        for device in devices:
+            for dtype in args.dtype or [None]:
+                for batch in args.batch or [None]:
+                    made.append(_spec(args, wish, device, dtype, batch))
+    return made
+
+
+def _spec(args: argparse.Namespace, wish: Wish, device: Any, dtype: str | None, batch: int | None) -> Spec:
+    from profilers.runs.spec import Spec
+
+    settings: dict[str, Any] = {}
+    if wish.entry is not None:
+        request = wish.entry.request(
+            size=args.size,
+            mode=args.mode,
+            dtype=dtype,
+            batch=batch,
+            seq=args.seq,
+            device=device.id,
+            attention=args.attention or "sdpa",
+        )
+        if missing := wish.entry.missing():
+            raise UsageError(missing)
+        for name in ("size", "mode", "dtype", "batch", "seq", "attention"):
+            settings[name] = getattr(request, name)
+    else:
+        asked = {"size": args.size, "mode": args.mode, "dtype": dtype, "batch": batch, "seq": args.seq}
+        settings = {name: value for name, value in {**asked, "attention": args.attention}.items() if value is not None}
+    for name in ("windows", "seconds", "steps", "backend", "weights"):
+        if getattr(args, name) is not None:
+            settings[name] = getattr(args, name)
+    return Spec(
+        name=args.name or wish.name,
+        workload=wish.workload,
+        target=wish.target,
+        device=device.id,
+        device_uuid=device.uuid or "",
+        argv=wish.argv,
+        cwd=str(Path.cwd()),
+        keep_traces=args.keep_traces,
+        **settings,
+    )

@@ -1,0 +1,56 @@
+"""The tables that a run without a screen ends with."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from profilers.analysis.registry import TABLES
+from tui.cli.errors import FAILED, FINE, SOME_FAILED
+from tui.cli.output import Look, emit, talk, talk_notes
+from tui.cli.targets import options_of, with_rules
+from tui.export import render
+
+if TYPE_CHECKING:
+    from profilers.runs.folder import RunFolder
+
+FINAL = (("summary", None), ("shares", None), ("groups", None), ("kernels", 15))
+"""Tables and how many of their rows."""
+
+
+def print_results(runs: Sequence[RunFolder], args: argparse.Namespace) -> int:
+    """Tables of every run on stdout; on stderr why some failed and how their logs end. Returns the exit code."""
+    from profilers.runs.folder import RunsError
+
+    failed = 0
+    for folder in runs:
+        status = folder.effective_status()
+        lost = status.state in ("failed", "died")
+        failed += lost
+        if status.state != "finished":
+            talk(f"{folder.id}: {status.state}" + (f": {status.cause}" if status.cause else ""))
+        if lost:
+            for text in folder.log_tail(8):
+                talk(f"  | {text}")
+        if not folder.window_ids():
+            continue
+        try:
+            _print(folder, args)
+        except RunsError as error:
+            talk(f"kernelscope: {error}")
+            failed += not lost
+    return FINE if not failed else FAILED if failed == len(runs) else SOME_FAILED
+
+
+def _print(folder: RunFolder, args: argparse.Namespace) -> None:
+    recording = with_rules(folder.recording(), args)
+    look = Look.of(args)
+    for name, rows in FINAL:
+        table = TABLES[name]
+        frame = table.compute(recording, options_of(args))
+        shown = frame if rows is None else frame.head(rows)
+        left = f" (the first {rows} of {len(frame):,})" if len(shown) < len(frame) else ""
+        meta = {"title": f"{folder.id}: {name}{left}"}
+        emit(render(shown, table, "table", meta=meta, ascii=look.ascii, width=look.width, colour=look.colour) + b"\n")
+    talk_notes(recording.notes, folder.id)

@@ -1,0 +1,120 @@
+"""Waiting for runs without a screen: progress on stderr, one rewritten line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tui.cli.output import plain, talk
+from tui.format import significant
+
+if TYPE_CHECKING:
+    from profilers.runs.folder import RunFolder
+    from profilers.runs.status import Status
+
+POLL_S = 0.25
+QUIET_S = 10.0
+"""Without a terminal a run that only ticks on says so no more often than this."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C a second time: waiting is over, the runs go on."""
+
+
+def wait(runs: Sequence[RunFolder]) -> list[RunFolder]:
+    """Return the runs once all have ended. Ctrl-C says that they go on; once more raises :class:`Interrupted`."""
+    lines = _Lines(runs)
+    warned = False
+    while True:
+        try:
+            statuses = [run.effective_status() for run in runs]
+            lines.show(statuses)
+            if not any(status.live for status in statuses):
+                lines.close()
+                return list(runs)
+            time.sleep(POLL_S)
+        except KeyboardInterrupt:
+            lines.close()
+            live = [run for run in runs if run.effective_status().live]
+            if warned or not live:
+                raise Interrupted from None
+            warned = True
+            for run in live:
+                talk(f"{run.id} goes on: 'kernelscope attach {run.id}' comes back, 'kernelscope stop {run.id}' ends it")
+            talk("Ctrl-C once more stops waiting")
+
+
+class _Lines:
+    """What has been said already, so that only news is."""
+
+    def __init__(self, runs: Sequence[RunFolder]) -> None:
+        self.runs = runs
+        self.terminal = sys.stderr.isatty()
+        self.said: dict[int, tuple[object, ...]] = {}
+        self.states: dict[int, str] = {}
+        self.when: dict[int, float] = {}
+        self.open = False
+
+    def show(self, statuses: Sequence[Status]) -> None:
+        """Rewrite the terminal's line; say in a line of its own what must stay: a new state, or a step further."""
+        if self.terminal:
+            self._rewrite(statuses)
+        now = time.monotonic()
+        for place, status in enumerate(statuses):
+            told = (status.state, status.phase, status.windows_done)
+            turned = self.states.get(place) != status.state
+            moved = self.said.get(place) != told and now - self.when.get(place, 0.0) >= QUIET_S
+            if self.terminal:
+                speak = turned and not status.live
+            else:
+                speak = turned or (moved and status.live)
+            self.states[place] = status.state
+            if speak:
+                self.said[place], self.when[place] = told, now
+                self.close()
+                talk(line(self.runs[place].id, status))
+
+    def _rewrite(self, statuses: Sequence[Status]) -> None:
+        live = [(run, status) for run, status in zip(self.runs, statuses, strict=True) if status.live]
+        if not live:
+            return
+        run, status = next(((r, s) for r, s in live if s.state != "queued"), live[0])
+        text = line(run.id, status) + (f" · {len(live) - 1} more" if len(live) > 1 else "")
+        width = shutil.get_terminal_size().columns - 1
+        sys.stderr.write("\r\x1b[K" + plain(text)[:width])
+        sys.stderr.flush()
+        self.open = True
+
+    def close(self) -> None:
+        """Leave the rewritten line, so that the next output begins on its own."""
+        if self.open:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self.open = False
+
+
+def line(name: str, status: Status) -> str:
+    """A run in one line: state, step time, windows, what is left, or why it ended."""
+    parts = [name, status.state if not status.phase or not status.live else f"{status.state}: {status.phase}"]
+    if status.step_ms is not None:
+        spread = f" ± {significant(status.step_ms_spread)}" if status.step_ms_spread is not None else ""
+        parts.append(f"step {significant(status.step_ms)}{spread} ms")
+    if status.windows_total or status.windows_done:
+        parts.append(f"window {status.windows_done}/{status.windows_total or '?'}")
+    if status.live and status.eta_s is not None:
+        parts.append(f"{_duration(status.eta_s)} left")
+    if status.cause:
+        parts.append(status.cause)
+    return " · ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    whole = max(round(seconds), 0)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
