@@ -52,11 +52,12 @@ class LogLines(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         place = y + round(self.scroll_offset.y)
         if place >= len(self.lines):
-            return Strip.blank(self.size.width)
+            return Strip.blank(self.size.width).apply_style(self.rich_style)
         line = self.lines[place]
         p = self.palette
         bad = any(word in line for word in ("Error", "error:", "Traceback", "Killed", "out of memory"))
-        return strip_of([Segment(visible(line), p.style(p.bad if bad else p.text))], self.size.width)
+        strip = strip_of([Segment(visible(line), p.style(p.bad if bad else p.text))], self.size.width)
+        return strip.apply_style(self.rich_style)
 
 
 class LogPane(Pane):

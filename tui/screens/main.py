@@ -321,7 +321,7 @@ class MainScreen(Screen[None]):
         seen = set()
         for active in self.active_bindings.values():
             binding = active.binding
-            if not binding.show or not active.enabled or binding.action in seen:
+            if not binding.show or not active.enabled or binding.action in seen or not self.applies(binding.action):
                 continue
             seen.add(binding.action)
             keys.append((self.app.get_key_display(binding), binding.description))
@@ -329,16 +329,15 @@ class MainScreen(Screen[None]):
         keys.sort(key=lambda k: order.get(k[1], 50))
         self.query_one(KeyLine).show(keys)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that cannot apply now are not offered; pressing one still says why (see the application's actions)."""
+    def applies(self, action: str) -> bool:
+        """Whether a key does something now. A key that does not is left out of the line of keys; pressed, it says why."""
         view = self.snapshot.view
-        has_run = bool(self.snapshot.runs)
-        if action in ("app.export", "app.copy", "filter", "app.compare") or (action == "tab" and parameters == ("whatif",)):
-            return has_run or None
+        if action in ("app.export", "app.copy", "filter", "app.compare", "tab('whatif')"):
+            return bool(self.snapshot.runs)
         if action == "app.stop_run":
-            return bool(view and view.status.live) or None
+            return bool(view and view.status.live)
         if action == "app.delete_run":
-            return bool(view and not view.status.live) or None
+            return bool(view and not view.status.live)
         return True
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:

@@ -172,7 +172,7 @@ class LineTable(ScrollView, can_focus=True):
         strip = self._drawn.get(y)
         if strip is None or strip.cell_length != width:
             strip = self._drawn[y] = self._line(y, width)
-        return strip
+        return strip.apply_style(self.rich_style)
 
     def _line(self, y: int, width: int) -> Strip:
         palette = self.palette

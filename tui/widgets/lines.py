@@ -66,4 +66,5 @@ class Lines(Widget):
         if self._built_for != width:
             self._strips = [strip_of(line, width) for line in self.build(width)]
             self._built_for = width
-        return self._strips[y] if y < len(self._strips) else Strip.blank(width)
+        strip = self._strips[y] if y < len(self._strips) else Strip.blank(width)
+        return strip.apply_style(self.rich_style)

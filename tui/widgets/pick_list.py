@@ -123,6 +123,9 @@ class PickList(ScrollView, can_focus=True):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
+        return self._line(y).apply_style(self.rich_style)
+
+    def _line(self, y: int) -> Strip:
         p = self.palette
         width = self.size.width
         place = y + round(self.scroll_offset.y)

@@ -89,7 +89,8 @@ class RunList(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         place = y + round(self.scroll_offset.y)
         width = self.size.width
-        return self._drawn[place].adjust_cell_length(width) if place < len(self._drawn) else Strip.blank(width)
+        strip = self._drawn[place].adjust_cell_length(width) if place < len(self._drawn) else Strip.blank(width)
+        return strip.apply_style(self.rich_style)
 
     def step(self, by: int) -> None:
         """Select the run ``by`` places further down."""

@@ -1,0 +1,282 @@
+"""New run: models, devices, options, and the command that would do the same. It starts what that command would start."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from tui.messages import RunsStarted
+from tui.widgets.choices import Choice, Choices
+from tui.widgets.pick_list import Item, PickList
+
+if TYPE_CHECKING:
+    from apps.catalogue import Entry
+    from profilers.collectors.telemetry.devices import DeviceRow
+    from tui.app import KernelscopeApp
+
+BUSY_PCT = 10.0
+
+
+class NewRunScreen(ModalScreen[None]):
+    """Every choice becomes a word of a ``kernelscope run`` command, which is shown, can be copied, and is what is started."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "Back", id="new.back"),
+        Binding("ctrl+s,f5", "start", "Start", id="new.start"),
+        Binding("ctrl+y", "copy", "Copy the command", id="new.copy"),
+        Binding("slash", "search", "Search", key_display="/", id="new.search"),
+    ]
+    app: KernelscopeApp  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: dict[str, Entry] = {}
+        self.devices: list[DeviceRow] = []
+        self._busy_confirmed = ""
+        self._starting = False
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog", id="new-run") as box:
+            box.border_title = "New run"
+            box.border_subtitle = "space picks · tab goes on · ctrl+s starts · ctrl+y copies the command · escape back"
+            with Horizontal(id="new-run-body"):
+                with Vertical(id="new-run-models"):
+                    yield Input(placeholder="search models (/)", id="search")
+                    yield PickList(id="models")
+                with Vertical(id="new-run-side"):
+                    yield Static("devices", classes="label")
+                    yield PickList(id="devices")
+                    yield Static("options (left and right change; numbers are typed, commas make several runs)", classes="label")
+                    yield Choices(self._choices([]), id="choices")
+                    yield Static("", id="about", classes="hint", markup=False)
+            yield Static("", id="command", markup=False)
+            yield Static("", id="new-error", classes="error", markup=False)
+
+    def on_mount(self) -> None:
+        self.set_class(self.app.size.width < 100, "-narrow")
+        self._list_models()
+        self.query_one("#devices", PickList).set_items([Item("auto", "auto", "looking at the devices …")])
+        self.query_one("#devices", PickList).picked["auto"] = None
+        self.query_one("#models", PickList).focus()
+        self._show_command()
+        self.look_at_devices()
+
+    def _list_models(self) -> None:
+        from apps import catalogue
+
+        entries = {entry.name: entry for entry in catalogue.entries()}
+        self.entries = entries
+        items: list[Item] = []
+        for suite, names in catalogue.suites().items():
+            items.append(Item("", suite))
+            for name in names:
+                entry = entries[name]
+                detail = f"{millions(entry.parameters)}  {entry.task}"
+                items.append(Item(f"{suite}/{name}", entry.title, detail, entry.missing(), f"{name} {entry.doc} {' '.join(entry.aliases)}"))
+        self.query_one("#models", PickList).set_items(items)
+
+    @work(thread=True, group="devices", description="looking at the devices", exit_on_error=False)
+    def look_at_devices(self) -> None:
+        from profilers.collectors.telemetry.devices import list_devices
+
+        rows = list_devices()
+        self.app.call_from_thread(self._list_devices, rows)
+
+    def _list_devices(self, rows: list[DeviceRow]) -> None:
+        if not self.is_mounted:
+            return
+        self.devices = rows
+        box = self.query_one("#devices", PickList)
+        items = []
+        for row in rows:
+            total = f"{row.memory_used_gb:.0f}/{row.memory_total_gb:.0f} GB" if row.memory_total_gb else ""
+            use = f"{row.utilization_pct:.0f} % busy" if row.utilization_pct is not None else ""
+            users = f"used by {row.users}" if row.users else ""
+            items.append(Item(row.device, f"{row.device}  {row.name}", "  ".join(t for t in (users, use, total, row.note) if t)))
+        box.picked.clear()
+        best = next((row.device for row in rows if row.kind != "cpu" and not busy(row)), rows[-1].device if rows else "cpu")
+        box.picked[best] = None
+        box.set_items(items)
+        self._show_command()
+
+    # -- choices -----------------------------------------------------------------------------------------------------
+
+    def _picked(self) -> list[str]:
+        """Names of the picked workloads, each once; a whole suite by its own name."""
+        return list(dict.fromkeys(key.split("/", 1)[1] for key in self.query_one("#models", PickList).picked))
+
+    def _choices(self, entries: list[Entry]) -> list[Choice]:
+        """The options that all picked workloads offer; values chosen before stay where they are still offered."""
+        held = {c.name: c.value for c in self.query_one("#choices", Choices).choices} if self.is_mounted else {}
+
+        def common(pick) -> tuple[str, ...]:  # type: ignore[no-untyped-def]
+            lists = [list(pick(entry)) for entry in entries]
+            return tuple(v for v in lists[0] if all(v in other for other in lists)) if lists else ()
+
+        def choice(name: str, label: str, options: tuple[str, ...], hint: str = "") -> Choice:
+            value = held.get(name, options[0] if options else "")
+            return Choice(name, label, options, value if not options or value in options else options[0], hint)
+
+        first = entries[0] if entries else None
+        modes = common(lambda e: e.modes) or ("infer", "train")
+        dtypes = common(lambda e: e.dtypes) or ("fp32", "fp16", "bf16")
+        sizes = common(lambda e: e.sizes) or ("full", "tiny")
+        size = first.sizes.get(held.get("size", "full"), first.sizes["full"]) if first and len(entries) == 1 else None
+        batch = f"default {size.batch.get('cpu')} on a CPU, {size.batch.get('cuda', size.batch.get('cpu'))} on a GPU" if size else ""
+        seq = f"default {size.seq}" if size and size.seq else "this model has no sequence" if size else ""
+        return [
+            choice("mode", "mode", modes),
+            choice("dtype", "precision", ("default", *dtypes)),
+            choice("batch", "batch", (), batch),
+            choice("seq", "sequence", (), seq),
+            choice("size", "size", sizes),
+            choice("attention", "attention", ("sdpa", "eager")),
+            choice("windows", "windows", (), "default 20"),
+        ]
+
+    def argv(self) -> list[str]:
+        """The words of the equivalent command."""
+        choices = self.query_one("#choices", Choices)
+        words = ["run", *self._picked()]
+        devices = [key for key in self.query_one("#devices", PickList).picked if key != "auto"]
+        if devices:
+            words += ["--device", ",".join(devices)]
+        entries = [self.entries[name] for name in self._picked()]
+        if entries and choices.value("mode") != entries[0].modes[0]:
+            words += ["--mode", choices.value("mode")]
+        for name, unsaid in (("dtype", "default"), ("size", "full"), ("attention", "sdpa"), ("batch", ""), ("seq", ""), ("windows", "")):
+            if choices.value(name) != unsaid:
+                words += [f"--{name}", choices.value(name)]
+        return words
+
+    def _show_command(self) -> None:
+        words = self.argv()
+        picked = self._picked()
+        shown = "kernelscope " + shlex.join(words) if picked else "Pick a model with space; several make a queue."
+        self.query_one("#command", Static).update(shown)
+
+    @on(PickList.Changed)
+    def _changed(self, message: PickList.Changed) -> None:
+        if message.sender.id == "models":
+            self.query_one("#choices", Choices).set_choices(self._choices([self.entries[name] for name in self._picked()]))
+        self._busy_confirmed = ""
+        self._say("")
+        self._show_command()
+
+    @on(Choices.Changed)
+    def _chosen(self) -> None:
+        self.query_one("#choices", Choices).set_choices(self._choices([self.entries[name] for name in self._picked()]))
+        self._say("")
+        self._show_command()
+
+    @on(PickList.Moved, "#models")
+    def _about(self, message: PickList.Moved) -> None:
+        entry = self.entries.get(message.key.split("/", 1)[-1])
+        self.query_one("#about", Static).update(f"{entry.title}: {entry.doc}" if entry else "")
+
+    @on(PickList.Entered, "#models")
+    def _entered(self, message: PickList.Entered) -> None:
+        models = self.query_one("#models", PickList)
+        if not models.picked:
+            models.action_pick()
+        self.query_one("#devices", PickList).focus()
+
+    @on(PickList.Entered, "#devices")
+    def _device_entered(self) -> None:
+        self.query_one("#choices", Choices).focus()
+
+    def action_search(self) -> None:
+        self.query_one("#search", Input).focus()
+
+    @on(Input.Changed, "#search")
+    def _searched(self, event: Input.Changed) -> None:
+        self.query_one("#models", PickList).filter(event.value)
+
+    @on(Input.Submitted, "#search")
+    def _search_done(self) -> None:
+        self.query_one("#models", PickList).focus()
+
+    def key_down(self) -> None:
+        if isinstance(self.focused, Input):
+            self.query_one("#models", PickList).focus()
+
+    # -- doing it ----------------------------------------------------------------------------------------------------
+
+    def action_copy(self) -> None:
+        from tui.clipboard import copy_text
+
+        self.app.notify(copy_text(self.app, "kernelscope " + shlex.join(self.argv()), "the command"))
+
+    def action_start(self) -> None:
+        if self._starting:
+            return
+        if not self._picked():
+            self._say("Pick at least one model (space).")
+            return
+        taken = [row for row in self.devices if row.device in self.query_one("#devices", PickList).picked and busy(row)]
+        command = shlex.join(self.argv())
+        if taken and self._busy_confirmed != command:
+            self._busy_confirmed = command
+            names = ", ".join(f"{row.device} ({row.users or f'{row.utilization_pct:.0f} % busy'})" for row in taken)
+            self._say(f"In use: {names}. Measurements would disturb and be disturbed. ctrl+s again starts all the same.")
+            return
+        self._starting = True
+        self._say("")
+        self.query_one("#command", Static).update("starting …")
+        self.start(self.argv())
+
+    @work(thread=True, group="start", description="starting runs", exit_on_error=False)
+    def start(self, argv: list[str]) -> None:
+        """What the command line does with these words, up to the launch."""
+        from tui.cli.devices import chosen_devices, refuse_what_devices_lack
+        from tui.cli.parser import parse
+        from tui.cli.plan import specs, wishes
+
+        try:
+            args = parse(argv)
+            devices = chosen_devices(args.device)
+            planned = specs(args, wishes(args.workloads, None), devices)
+            refuse_what_devices_lack(planned, devices)
+            from profilers.runs.launch import launch
+
+            runs = launch(planned, self.app.root)
+        except Exception as problem:  # every refusal is one line for the person; nothing was started
+            self.app.call_from_thread(self._refused, " ".join(str(problem).split()) or type(problem).__name__)
+            return
+        self.app.call_from_thread(self._started, tuple(run.id for run in runs))
+
+    def _refused(self, text: str) -> None:
+        self._starting = False
+        self._say(text)
+        self._show_command()
+
+    def _started(self, keys: tuple[str, ...]) -> None:
+        self.app.post_message(RunsStarted(keys))
+        self.dismiss()
+
+    def _say(self, text: str) -> None:
+        self.query_one("#new-error", Static).update(text)
+
+    def action_back(self) -> None:
+        if isinstance(self.focused, Input) and self.focused.value:
+            self.focused.value = ""
+            self.query_one("#models", PickList).focus()
+            return
+        self.dismiss()
+
+
+def millions(count: int) -> str:
+    """Parameters: 124 M, 6.7 B."""
+    return f"{count / 1e9:.1f} B" if count >= 1e9 else f"{count / 1e6:.0f} M" if count >= 1e6 else f"{count / 1e3:.0f} k"
+
+
+def busy(row: DeviceRow) -> bool:
+    """Whether somebody uses a GPU now (a CPU is always shared)."""
+    return row.kind != "cpu" and (bool(row.users) or (row.utilization_pct or 0) > BUSY_PCT)
