@@ -14,7 +14,7 @@ M = TypeVar("M", bound=torch.nn.Module)
 
 
 def make(request: Request, factory: Callable[[], M]) -> M:
-    """The module of ``factory()`` with seeded random weights, made on the request's device and cast to its precision."""
+    """The module of ``factory()`` with seeded random weights, on the request's device and in its precision."""
     steps.seed(request)
     with torch.device(request.device):
         module = factory()
@@ -22,6 +22,6 @@ def make(request: Request, factory: Callable[[], M]) -> M:
 
 
 def adam(request: Request, lr: float, weight_decay: float = 0.0) -> Callable[[Any], torch.optim.Optimizer]:
-    """Adam for :func:`apps.steps.built`. In fp16 epsilon is 1e-4: the usual 1e-8 is zero there, and 0/0 not a number."""
+    """Adam for :func:`apps.steps.built`. In fp16 epsilon is 1e-4: the usual 1e-8 is zero there."""
     eps = 1e-4 if request.dtype == "fp16" else 1e-8
     return lambda parameters: torch.optim.Adam(parameters, lr=lr, eps=eps, weight_decay=weight_decay)

@@ -38,9 +38,7 @@ def build(request: Request) -> Built:
     )
     actions = steps.integers(request, config.actions, request.batch, config.unroll)
     forward = (lambda: model.unrolled(observation, actions)) if request.mode == "train" else lambda: model(observation)
-    notes = (
-        "the constant reward of the initial inference is made, as in the original, but not part of the sum: its log is -inf",
-    )
+    notes = ("the constant reward of the initial inference is made, but not summed: its logarithm is -inf",)
     return steps.built(request, model, forward, item_name="positions", notes=notes)
 
 
@@ -144,7 +142,7 @@ class MuZero(nn.Module):
         return scaled(following), self.reward(following)
 
     def unrolled(self, observation: Tensor, actions: Tensor) -> list[Tensor]:
-        """Every head of the initial inference (but its constant reward) and of ``actions.shape[1] - 1`` recurrent steps."""
+        """Every head of the initial inference (not its constant reward) and of the recurrent steps after it."""
         value, _, policy, state = self(observation)
         heads = [value, policy]
         for i in range(1, actions.shape[1]):

@@ -8,6 +8,7 @@ by differentiating twice backward. The data come from closed forms, at random po
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ class Problem(nn.Module):
         self.register_buffer("low", torch.tensor(low))
         self.register_buffer("high", torch.tensor(high))
         sizes = [len(low), *[config.width] * config.hidden, outputs]
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
         for layer in self.layers:
             nn.init.xavier_normal_(layer.weight)
             nn.init.zeros_(layer.bias)

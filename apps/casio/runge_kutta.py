@@ -10,7 +10,7 @@ Array = NDArray[np.float64]
 
 
 def gauss_legendre(stages: int) -> tuple[Array, Array, Array]:
-    """The Gauss-Legendre method of order ``2 * stages`` on [0, 1]: matrix (stages, stages), weights and nodes (stages,).
+    """The Gauss-Legendre method of order ``2 * stages`` on [0, 1]: matrix (stages, stages), weights, nodes (stages,).
 
     The matrix holds the integrals of the nodes' Lagrange polynomials from 0 to each node. They are expanded in Legendre
     polynomials P_k by the quadrature itself (exact to the degrees needed), and integrated by

@@ -41,14 +41,12 @@ def build(request: Request) -> Built:
     model = make(request, lambda: TabNet(config))
     rows = steps.normal(request, request.batch, config.features)
     labels = steps.integers(request, config.classes, request.batch)
-    notes = (
-        "forward pass only, with statistics of the batch (the running ones are not kept); no optimizer, as in the study",
-    )
+    notes = ("forward pass with the batch's own statistics (no running ones are kept); no optimizer, as in the study",)
     return steps.built(request, model, lambda: model.loss(rows, labels), item_name="rows", notes=notes)
 
 
 class GhostBatchNorm(nn.Module):
-    """Batch norm over groups of ``virtual_batch`` rows (-1: the whole batch), written out: mean, variance, scale, shift."""
+    """Batch norm over groups of ``virtual_batch`` rows (-1: the whole batch), operator by operator."""
 
     def __init__(self, width: int, virtual_batch: int = -1) -> None:
         super().__init__()

@@ -7,6 +7,7 @@ spectrograms of the batch are computed on the CPU and copied over, and the loss 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import torch
@@ -66,7 +67,7 @@ def build(request: Request) -> Built:
         return value
 
     notes = (
-        "noise for speech; the mel spectrograms are computed on the CPU inside the step, and the loss is read back (.item())",
+        "noise for speech; a step computes its mel spectrograms on the CPU and reads the loss back with .item()",
         "autocast and a gradient scaler stand for the study's apex O2",
     )
     return Built(step, model, steps.count(model), request.batch, "utterances", notes)
@@ -74,7 +75,7 @@ def build(request: Request) -> Built:
 
 @dataclass
 class Batch:
-    """``tokens`` (batch, text) and ``mels`` (batch, mels, frames) padded with zeros; lengths and the gate on the side."""
+    """``tokens`` (batch, text) and ``mels`` (batch, mels, frames) padded with zeros; lengths and gate beside."""
 
     tokens: Tensor
     text_lengths: Tensor
@@ -193,7 +194,7 @@ class Tacotron2(nn.Module):
         nn.init.uniform_(self.embedding.weight, -bound, bound)
         self.encoder, self.decoder = Encoder(config), Decoder(config)
         sizes = [config.mels, width, width, width, width, config.mels]
-        self.postnet = nn.ModuleList(ConvNorm(a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+        self.postnet = nn.ModuleList(ConvNorm(a, b) for a, b in itertools.pairwise(sizes))
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Mel before and after the postnet (batch, mels, frames) and gate logits; padding frames are silenced."""

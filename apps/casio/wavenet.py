@@ -1,4 +1,4 @@
-"""WaveNet: raw audio, sample by sample, training (van den Oord et al. 2016; the layer sizes of a well-known TF version).
+"""WaveNet: raw audio, sample by sample, training (van den Oord et al. 2016).
 
 Five stacks of ten dilated layers of width 2. Dilation is done by moving time into the batch: pad, reshape, transpose, a
 plain convolution, and back. That is kept here, twice a layer (filter and gate each), because it is where the model's
@@ -80,7 +80,7 @@ def conv(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def dilated(x: Tensor, weight: Tensor, bias: Tensor | None, dilation: int) -> Tensor:
-    """Dilated convolution without padding, by :func:`time_to_batch`; (batch, time - (width - 1) * dilation, channels)."""
+    """Dilated convolution by :func:`time_to_batch`, without padding: ``(width - 1) * dilation`` samples fewer."""
     time = x.shape[1] - (weight.shape[2] - 1) * dilation
     if dilation == 1:
         return conv(x, weight, bias)
