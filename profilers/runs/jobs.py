@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import msgspec
 
 from profilers.collectors import files, protocol
 from profilers.collectors.protocol import Progress
+from profilers.collectors.telemetry import machine
 from profilers.runs import deaths
 from profilers.runs.deaths import End
 from profilers.runs.folder import RunFolder
@@ -84,8 +86,16 @@ class Job:
         status.worker_pid, status.worker_start = self.process.pid, process_start(self.process.pid)
         self.reader = WindowReader(run, self.spec)
         self.reader.start()
+        # The driver may take seconds to answer: not in the way of the queue.
+        threading.Thread(target=self._describe_machine, name="machine", daemon=True).start()
         self.event("started", worker_pid=self.process.pid)
         self.save(force=True)
+
+    def _describe_machine(self) -> None:
+        try:
+            self.run.write_machine(machine.describe())
+        except OSError as error:
+            complain(self.run.id, error)
 
     # --- going on -----------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import msgspec
 
 from profilers.collectors import files, protocol
+from profilers.collectors.telemetry.devices import visible
+from profilers.collectors.telemetry.nvml import Nvml
 from profilers.runs.folder import RunFolder, RunsError, new_id, runs_root, unwritable
 from profilers.runs.jobs import launch_file
 from profilers.runs.spec import Spec
@@ -34,7 +36,7 @@ def launch(specs: Sequence[Spec], root: Path | None = None) -> list[RunFolder]:
     runs: list[RunFolder] = []
     cwd = str(Path.cwd())
     name = new_id("launch")
-    for spec in specs:
+    for spec in with_uuids(specs):
         runs.append(RunFolder.create(root, msgspec.structs.replace(spec, cwd=spec.cwd or cwd, launch=name)))
     path = launch_file(root, name)
     log = path.with_suffix(".log")
@@ -59,6 +61,30 @@ def launch(specs: Sequence[Spec], root: Path | None = None) -> list[RunFolder]:
         last = next((line for line in reversed(files.tail(log, 20)) if line.strip()), f"exit code {started.returncode}")
         raise _not_started(runs, last)
     return runs
+
+
+def with_uuids(specs: Sequence[Spec]) -> list[Spec]:
+    """The specs with each GPU's UUID filled in. Raises :class:`RunsError` for a GPU that is not there.
+
+    Where NVML does not answer, specs stay as they are and CUDA itself decides in the worker.
+    """
+    if all(spec.device_uuid or not spec.device.startswith("cuda") for spec in specs):
+        return list(specs)
+    nvml = Nvml()
+    known = {name: gpu.uuid for name, gpu in visible(nvml.gpus)}
+    nvml.close()
+    if nvml.reason and not nvml.gpus:
+        return list(specs)
+    found = []
+    for spec in specs:
+        if spec.device.startswith("cuda") and not spec.device_uuid:
+            device = spec.device if ":" in spec.device else "cuda:0"
+            if device not in known:
+                here = ", ".join(known) or "none is visible to this process"
+                raise RunsError(f"there is no device {device} (GPUs here: {here})")
+            spec = msgspec.structs.replace(spec, device=device, device_uuid=known[device])
+        found.append(spec)
+    return found
 
 
 def _not_started(runs: list[RunFolder], why: str) -> RunsError:

@@ -9,7 +9,10 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A measured value. ``value`` is None where the source has none, and ``reason`` then says why in a few words."""
+    """A measured value. ``value`` is None where the source has none, and ``reason`` then says why in a few words.
+
+    ``pid`` is the process that a value is of, 0 for values of the device itself.
+    """
 
     t_ns: int
     device: str
@@ -18,6 +21,7 @@ class Sample:
     unit: str
     source: str
     reason: str = ""
+    pid: int = 0
 
 
 class Collector(Protocol):

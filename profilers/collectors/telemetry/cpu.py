@@ -39,13 +39,13 @@ def cpu_name() -> str:
 class CpuCollector:
     """Loads, frequency and memory of the host, and what each named process of a run takes.
 
-    ``cores``: sample every core, for runs on the CPU itself. Loads are averages since the previous sample; the first
-    sample has none.
+    ``cores``: sample every core, for runs on the CPU itself. Loads are averages since the previous sample (at
+    first, since this was made).
     """
 
     def __init__(self, cores: bool = True) -> None:
         self._cores = cores and (psutil.cpu_count() or 1) <= MOST_CORES
-        self._primed = False
+        psutil.cpu_percent(percpu=True)
         self._processes: dict[int, psutil.Process] = {}
 
     def sample(self, pids: tuple[int, ...] = ()) -> list[Sample]:
@@ -54,18 +54,14 @@ class CpuCollector:
         loads = psutil.cpu_percent(percpu=True)
         found: list[Sample] = []
 
-        def add(device: str, metric: str, value: float | None, unit: str, reason: str = "") -> None:
-            found.append(Sample(t, device, metric, value, unit, SOURCE, reason))
+        def add(device: str, metric: str, value: float | None, unit: str, reason: str = "", pid: int = 0) -> None:
+            found.append(Sample(t, device, metric, value, unit, SOURCE, reason, pid))
 
-        if not self._primed:
-            self._primed = True
-            add("cpu", "util_pct", None, "%", "the first sample has no interval")
-        else:
-            add("cpu", "util_pct", round(sum(loads) / len(loads), 2), "%")
-            add("cpu", "busy_cores", float(sum(load > BUSY_PCT for load in loads)), "")
-            if self._cores:
-                for core, load in enumerate(loads):
-                    add(f"cpu/{core}", "util_pct", round(load, 1), "%")
+        add("cpu", "util_pct", round(sum(loads) / len(loads), 2), "%")
+        add("cpu", "busy_cores", float(sum(load > BUSY_PCT for load in loads)), "")
+        if self._cores:
+            for core, load in enumerate(loads):
+                add(f"cpu/{core}", "util_pct", round(load, 1), "%")
         memory = psutil.virtual_memory()
         add("cpu", "memory_used_gb", round((memory.total - memory.available) / 1e9, 3), "GB")
         add("cpu", "memory_total_gb", round(memory.total / 1e9, 3), "GB")
@@ -97,8 +93,8 @@ class CpuCollector:
                 load: float | None = None
             else:
                 load = process.cpu_percent()
-            add("cpu", "worker_rss_gb", round(process.memory_info().rss / 1e9, 3), "GB")
+            add("cpu", "worker_rss_gb", round(process.memory_info().rss / 1e9, 3), "GB", pid=pid)
             if load is not None:
-                add("cpu", "worker_cpu_pct", round(load, 1), "% of a core")
+                add("cpu", "worker_cpu_pct", round(load, 1), "% of a core", pid=pid)
         except psutil.Error:
-            add("cpu", "worker_rss_gb", None, "GB", "the process is gone")
+            add("cpu", "worker_rss_gb", None, "GB", "the process is gone", pid)

@@ -1,0 +1,145 @@
+"""Which devices there are, who uses them, and what each is called here; without torch.
+
+A GPU's number is the one that CUDA gives it in this process: ``CUDA_VISIBLE_DEVICES`` is respected, and numbers in it
+are taken in the order of the PCI bus (workers run with ``CUDA_DEVICE_ORDER=PCI_BUS_ID`` and see one device, by UUID).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import psutil
+
+from profilers.collectors.telemetry.cpu import cpu_name
+from profilers.collectors.telemetry.nvml import Gpu, Nvml
+
+
+@dataclass(frozen=True)
+class DeviceRow:
+    """One device. Decimal GB and percent; None where the device does not tell (``note`` says why).
+
+    ``users``: who computes on it now, '' when nobody. ``kind``: cuda | mig | cpu.
+    """
+
+    device: str
+    name: str
+    uuid: str
+    kind: str
+    memory_total_gb: float | None
+    memory_used_gb: float | None
+    utilization_pct: float | None
+    users: str = ""
+    note: str = ""
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody is at work on it."""
+        return bool(self.users)
+
+
+def visible(gpus: Sequence[Gpu], environment: Mapping[str, str] | None = None) -> list[tuple[str, Gpu]]:
+    """The GPUs that CUDA would show this process, as (``cuda:N``, GPU) in its order.
+
+    CUDA's own rules: the list ends at the first entry that names nothing; UUIDs may be cut short; a GPU that is split
+    by MIG is reached through its instances only.
+    """
+    environment = os.environ if environment is None else environment
+    whole = [gpu for gpu in gpus if gpu.kind == "gpu"]
+    given = environment.get("CUDA_VISIBLE_DEVICES")
+    if given is None:
+        split = {gpu.index for gpu in gpus if gpu.kind == "mig"}
+        chosen = [gpu for gpu in gpus if gpu.kind == "mig" or gpu.index not in split]
+    else:
+        chosen = []
+        for entry in (part.strip() for part in given.split(",")):
+            found = _named(entry, gpus, whole)
+            if found is None or found in chosen:
+                break
+            chosen.append(found)
+    return [(f"cuda:{number}", gpu) for number, gpu in enumerate(chosen)]
+
+
+def _named(entry: str, gpus: Sequence[Gpu], whole: Sequence[Gpu]) -> Gpu | None:
+    if entry.isdigit():
+        return whole[int(entry)] if int(entry) < len(whole) else None
+    matches = [gpu for gpu in gpus if entry and gpu.uuid.lower().startswith(entry.lower())]
+    return matches[0] if len(matches) == 1 else None
+
+
+def list_devices(nvml: Nvml | None = None, *, processes: bool = True) -> list[DeviceRow]:
+    """Every device that a run can be started on, GPUs first; the CPU is always there.
+
+    ``processes``: also ask who uses each GPU, which takes milliseconds a device.
+    """
+    opened = Nvml() if nvml is None else nvml
+    rows = [_gpu_row(opened, name, gpu, processes) for name, gpu in visible(opened.gpus)]
+    if nvml is None:
+        opened.close()
+    return [*rows, cpu_row(opened.reason if not rows else "")]
+
+
+def _gpu_row(nvml: Nvml, device: str, gpu: Gpu, processes: bool) -> DeviceRow:
+    notes = []
+    memory, why = nvml.ask(gpu, "nvmlDeviceGetMemoryInfo")
+    if memory is None:
+        notes.append(f"memory: {why}")
+    rates, why = nvml.ask(gpu, "nvmlDeviceGetUtilizationRates")
+    if rates is None:
+        notes.append(f"utilization: {why}")
+    users = ""
+    if processes:
+        found, why = nvml.processes(gpu)
+        users = _who(found)
+        if why:
+            notes.append(f"users: {why}")
+    if gpu.lost:
+        notes = [gpu.lost]
+    return DeviceRow(
+        device=device,
+        name=gpu.name,
+        uuid=gpu.uuid,
+        kind="mig" if gpu.kind == "mig" else "cuda",
+        memory_total_gb=None if memory is None else round(memory.total / 1e9, 2),
+        memory_used_gb=None if memory is None else round(memory.used / 1e9, 2),
+        utilization_pct=None if rates is None else float(rates.gpu),
+        users=users,
+        note="; ".join(notes),
+    )
+
+
+def _who(processes: Sequence[object]) -> str:
+    by_user: dict[str, int] = {}
+    for process in processes:
+        user = getattr(process, "user", "") or "somebody outside this container"
+        by_user[user] = by_user.get(user, 0) + 1
+    return ", ".join(user if count == 1 else f"{user} ({count} processes)" for user, count in sorted(by_user.items()))
+
+
+def cpu_row(note: str = "") -> DeviceRow:
+    """This machine's processors. ``note``: why there is no GPU beside them."""
+    memory = psutil.virtual_memory()
+    loads = os.getloadavg()[0] / (psutil.cpu_count() or 1) * 100
+    return DeviceRow(
+        device="cpu",
+        name=cpu_name(),
+        uuid="",
+        kind="cpu",
+        memory_total_gb=round(memory.total / 1e9, 2),
+        memory_used_gb=round((memory.total - memory.available) / 1e9, 2),
+        utilization_pct=round(min(100.0, loads), 1),
+        note=note,
+    )
+
+
+def uuid_of(device: str, nvml: Nvml | None = None) -> str:
+    """The UUID of ``cuda:N`` as this process sees it; '' for anything else, or where NVML does not tell."""
+    if not device.startswith("cuda"):
+        return ""
+    opened = Nvml() if nvml is None else nvml
+    wanted = device if ":" in device else "cuda:0"
+    found = next((gpu.uuid for name, gpu in visible(opened.gpus) if name == wanted), "")
+    if nvml is None:
+        opened.close()
+    return found

@@ -1,0 +1,279 @@
+"""NVIDIA's management library: opened once a process, each device kept apart from the others' faults.
+
+Everything is asked through :meth:`Nvml.ask`, which gives a value or the reason why there is none, so that one call a
+driver lacks, or one GPU that fell off the bus, costs nothing but its own numbers. No ``nvidia-smi``; and the process
+list at most twice a minute: it takes milliseconds and the driver's lock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from profilers.collectors.telemetry.base import Sample, now_ns
+
+SOURCE = "nvml"
+LOST = "the GPU is lost: it no longer answers on its bus (a reset or a reboot is needed)"
+
+_REASONS = {
+    "NVMLError_NotSupported": "not supported by this device",
+    "NVMLError_FunctionNotFound": "not in this driver",
+    "NVMLError_NoPermission": "not permitted for this user",
+    "NVMLError_GpuIsLost": LOST,
+    "NVMLError_GpuNotFound": LOST,
+    "NVMLError_ResetRequired": "the GPU needs a reset",
+    "NVMLError_NotFound": "no value yet",
+    "NVMLError_NoData": "no value yet",
+    "NVMLError_Timeout": "the driver did not answer in time",
+    "NVMLError_InvalidArgument": "not offered for this kind of device",
+    "NVMLError_ArgumentVersionMismatch": "not in this driver",
+}
+_FINAL = frozenset({"NVMLError_NotSupported", "NVMLError_FunctionNotFound", "NVMLError_ArgumentVersionMismatch"})
+_GONE = frozenset({"NVMLError_GpuIsLost", "NVMLError_GpuNotFound"})
+_REOPEN = frozenset({"NVMLError_Unknown", "NVMLError_Uninitialized"})
+_RETRY_S = 15.0
+_PROCESSES_S = 30.0
+
+_OPENING = {
+    "NVMLError_LibraryNotFound": "no NVIDIA driver on this machine (libnvidia-ml.so.1 was not found)",
+    "NVMLError_DriverNotLoaded": "the NVIDIA driver is installed but not loaded (see: lsmod | grep nvidia)",
+    "NVMLError_NoPermission": "this user may not talk to the NVIDIA driver (/dev/nvidia* are not accessible)",
+    "NVMLError_LibRmVersionMismatch": (
+        "the NVIDIA driver and its library have different versions (after an update): reload the module or reboot"
+    ),
+}
+
+_CLOCK_REASONS = (
+    (0x1, "idle"),
+    (0x2, "application clocks"),
+    (0x4, "power cap"),
+    (0x8, "hardware slowdown"),
+    (0x10, "sync boost"),
+    (0x20, "thermal (software)"),
+    (0x40, "thermal (hardware)"),
+    (0x80, "power brake"),
+    (0x100, "display clocks"),
+)
+
+
+def clock_reasons(mask: int) -> list[str]:
+    """Why clocks are held back, from the driver's bit mask; ``idle`` and unknown bits included."""
+    known = [name for bit, name in _CLOCK_REASONS if mask & bit]
+    rest = mask & ~sum(bit for bit, _ in _CLOCK_REASONS)
+    return [*known, f"reason {rest:#x}"] if rest else known
+
+
+@dataclass
+class Gpu:
+    """One device as NVML sees it. ``mig``: unsupported | disabled | enabled; instances are devices of their own."""
+
+    handle: Any
+    index: int
+    name: str
+    uuid: str
+    kind: str = "gpu"  # gpu | mig
+    mig: str = "unsupported"
+    lost: str = ""
+    retry_at: float = 0.0
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GpuProcess:
+    """A process that computes on a GPU. ``visible``: its id means something here (a host's does not in a container)."""
+
+    pid: int
+    memory_gb: float | None
+    user: str
+    visible: bool
+
+
+class Nvml:
+    """The library, opened. ``reason`` says why it is not ('' when it is). ``module`` stands in for pynvml in tests."""
+
+    def __init__(self, module: Any = None) -> None:
+        self.reason = ""
+        self.driver = ""
+        self.gpus: list[Gpu] = []
+        self._module = module
+        self._retry_at = 0.0
+        self._open()
+
+    def _open(self) -> None:
+        if self._module is None:
+            import pynvml
+
+            self._module = pynvml
+        try:
+            self._module.nvmlInit()
+        except self._module.NVMLError as error:
+            self.reason = _OPENING.get(type(error).__name__, f"the NVIDIA driver does not answer: {error}")
+            self._retry_at = time.monotonic() + _RETRY_S
+            return
+        self.reason = ""
+        self.driver = self._plain(self._module.nvmlSystemGetDriverVersion)
+        self.gpus = self._find()
+        if not self.gpus:
+            self.reason = "the NVIDIA driver is there, but it shows no device to this process"
+
+    def close(self) -> None:
+        """Close the library."""
+        if not self.reason:
+            try:
+                self._module.nvmlShutdown()
+            except self._module.NVMLError:
+                pass
+
+    def revive(self) -> None:
+        """Open again after the driver stopped answering (containers lose their devices after days), now and then."""
+        if self.reason and self._retry_at and time.monotonic() >= self._retry_at:
+            self._open()
+
+    def _plain(self, call: Callable[..., Any], *arguments: Any) -> str:
+        try:
+            value = call(*arguments)
+        except self._module.NVMLError:
+            return ""
+        return value.decode() if isinstance(value, bytes) else str(value)
+
+    def _find(self) -> list[Gpu]:
+        module, found = self._module, []
+        try:
+            count = module.nvmlDeviceGetCount()
+        except module.NVMLError as error:
+            self.reason = f"the NVIDIA driver does not list its devices: {error}"
+            return []
+        for index in range(count):
+            try:
+                handle = module.nvmlDeviceGetHandleByIndex(index)
+            except module.NVMLError as error:
+                # A lost GPU keeps its place: the numbers of the others must not move.
+                why = _REASONS.get(type(error).__name__, str(error))
+                found.append(Gpu(None, index, f"GPU {index}", "", lost=why))
+                continue
+            name = self._plain(module.nvmlDeviceGetName, handle) or f"GPU {index}"
+            gpu = Gpu(handle, index, name, self._plain(module.nvmlDeviceGetUUID, handle))
+            gpu.mig = self._mig_state(handle)
+            found.append(gpu)
+            if gpu.mig == "enabled":
+                found += self._instances(gpu)
+        return found
+
+    def _mig_state(self, handle: Any) -> str:
+        try:
+            current, _pending = self._module.nvmlDeviceGetMigMode(handle)
+        except self._module.NVMLError:
+            return "unsupported"
+        return "enabled" if current else "disabled"
+
+    def _instances(self, parent: Gpu) -> list[Gpu]:
+        module, found = self._module, []
+        try:
+            most = module.nvmlDeviceGetMaxMigDeviceCount(parent.handle)
+        except module.NVMLError:
+            return []
+        for index in range(most):
+            try:
+                handle = module.nvmlDeviceGetMigDeviceHandleByIndex(parent.handle, index)
+            except module.NVMLError:
+                continue
+            name = self._plain(module.nvmlDeviceGetName, handle) or f"{parent.name} MIG {index}"
+            uuid = self._plain(module.nvmlDeviceGetUUID, handle)
+            found.append(Gpu(handle, parent.index, name, uuid, kind="mig", mig="enabled"))
+        return found
+
+    def ask(self, gpu: Gpu, function: str, *arguments: Any) -> tuple[Any, str]:
+        """``(value, '')`` or ``(None, reason)``. A function that a device or driver lacks is not asked for again."""
+        if self.reason:
+            return None, self.reason
+        if (gpu.lost and time.monotonic() < gpu.retry_at) or gpu.handle is None:
+            return None, gpu.lost
+        if function in gpu.refused:
+            return None, gpu.refused[function]
+        call = getattr(self._module, function, None)
+        if call is None:
+            gpu.refused[function] = "not in this nvidia-ml-py"
+            return None, gpu.refused[function]
+        try:
+            value = call(gpu.handle, *arguments)
+        except self._module.NVMLError as error:
+            kind = type(error).__name__
+            why = _REASONS.get(kind, str(error) or kind)
+            if kind in _FINAL:
+                gpu.refused[function] = why
+            elif kind in _GONE:
+                gpu.lost, gpu.retry_at = why, time.monotonic() + _RETRY_S
+            elif kind in _REOPEN:
+                self.reason = f"the NVIDIA driver stopped answering ({error}); trying again every {_RETRY_S:.0f} s"
+                self._retry_at = time.monotonic() + _RETRY_S
+            return None, why
+        gpu.lost = ""
+        return value, ""
+
+    def processes(self, gpu: Gpu) -> tuple[list[GpuProcess], str]:
+        """Who computes on a device. A slow call. Ids that make no sense are left out (structs differ by driver)."""
+        value, why = self.ask(gpu, "nvmlDeviceGetComputeRunningProcesses")
+        if value is None:
+            return [], why
+        return [_process(entry) for entry in value if 0 < entry.pid <= 2**22], ""
+
+
+def _process(entry: Any) -> GpuProcess:
+    import psutil
+
+    used = getattr(entry, "usedGpuMemory", None)
+    memory = used / 1e9 if used is not None and used < 2**50 else None
+    try:
+        return GpuProcess(entry.pid, memory, psutil.Process(entry.pid).username(), True)
+    except (psutil.Error, KeyError):
+        return GpuProcess(entry.pid, memory, "", False)
+
+
+class NvmlCollector:
+    """Samples of chosen GPUs: ``devices`` are (name to sample under, GPU)."""
+
+    def __init__(self, nvml: Nvml, devices: Sequence[tuple[str, Gpu]]) -> None:
+        self._nvml = nvml
+        self.devices = list(devices)
+        self._processes_at: dict[str, float] = {}
+
+    def sample(self) -> list[Sample]:
+        """The values of now."""
+        self._nvml.revive()
+        found: list[Sample] = []
+        for name, gpu in self.devices:
+            found += self._one(name, gpu)
+        return found
+
+    def close(self) -> None:
+        """The library is closed by who opened it."""
+
+    def _one(self, name: str, gpu: Gpu) -> list[Sample]:
+        t, found, ask = now_ns(), [], self._nvml.ask
+
+        def add(metric: str, unit: str, value: Any, why: str, scale: float = 1.0) -> None:
+            number = None if value is None else round(float(value) * scale, 4)
+            found.append(Sample(t, name, metric, number, unit, SOURCE, why))
+
+        # "% of time any kernel was resident": not a measure of how well the device is used.
+        value, why = ask(gpu, "nvmlDeviceGetUtilizationRates")
+        add("util_pct", "%", value and value.gpu, why)
+        value, why = ask(gpu, "nvmlDeviceGetMemoryInfo")
+        add("memory_used_gb", "GB", value and value.used, why, 1e-9)
+        add("memory_total_gb", "GB", value and value.total, why, 1e-9)
+        add("power_w", "W", *ask(gpu, "nvmlDeviceGetPowerUsage"), 1e-3)
+        add("energy_j", "J", *ask(gpu, "nvmlDeviceGetTotalEnergyConsumption"), 1e-3)
+        add("clock_mhz", "MHz", *ask(gpu, "nvmlDeviceGetClockInfo", 1))
+        add("memory_clock_mhz", "MHz", *ask(gpu, "nvmlDeviceGetClockInfo", 2))
+        add("temperature_c", "C", *ask(gpu, "nvmlDeviceGetTemperature", 0))
+        value, why = ask(gpu, "nvmlDeviceGetCurrentClocksEventReasons")
+        if value is None:
+            value, why = ask(gpu, "nvmlDeviceGetCurrentClocksThrottleReasons")
+        add("clock_reasons", "bits", value, why)
+        if time.monotonic() - self._processes_at.get(name, -_PROCESSES_S) >= _PROCESSES_S:
+            self._processes_at[name] = time.monotonic()
+            who, why = self._nvml.processes(gpu)
+            add("processes", "", None if why else len(who), why)
+        return found
