@@ -53,7 +53,13 @@ class Analyst:
     def placeholder(self) -> RunView:
         """What is shown while a large recording is being read."""
         return RunView(
-            self.key, self._title(), self.version, self.folder.effective_status(), self._facts(), self._kind(), loading="reading the recording"
+            self.key,
+            self._title(),
+            self.version,
+            self.folder.effective_status(),
+            self._facts(),
+            self._kind(),
+            loading="reading the recording",
         )
 
     def view(self, queries: tuple[Query, ...], options: Options, last: RunView | None) -> RunView:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on, work
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.command import Provider
 from textual.theme import Theme
 from textual.worker import Worker, WorkerState
 
@@ -35,15 +36,25 @@ class KernelscopeApp(App[str]):
 
     CSS_PATH = "kernelscope.tcss"
     TITLE = "kernelscope"
-    COMMANDS = {Commands}
+    COMMANDS: ClassVar[set[type[Provider]]] = {Commands}  # type: ignore[assignment]
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+p", "command_palette", "Palette", key_display="^p", id="app.palette", tooltip="Every command by name"),
+        Binding(
+            "ctrl+p", "command_palette", "Palette", key_display="^p", id="app.palette", tooltip="Every command by name"
+        ),
         Binding("ctrl+c", "leave", "Quit", show=False, id="app.interrupt"),
         Binding("ctrl+q", "leave", "Quit", show=False, id="app.quit-2"),
     ]
 
-    def __init__(self, run: str | None = None, root: Path | None = None, *, ascii: bool = False, theme: str | None = None, colour: bool = True) -> None:
+    def __init__(
+        self,
+        run: str | None = None,
+        root: Path | None = None,
+        *,
+        ascii: bool = False,
+        theme: str | None = None,
+        colour: bool = True,
+    ) -> None:
         chosen = theme or ("ansi-dark" if not colour else "kernelscope-dark")
         super().__init__(ansi_color=True if "ansi" in chosen else None)
         self.register_theme(_theme("kernelscope-dark", True))
@@ -71,7 +82,9 @@ class KernelscopeApp(App[str]):
 
     def _begin(self) -> None:
         self.main.want()
-        self.run_worker(self.watcher.run, thread=True, group="watch", description="watching the runs folder", exit_on_error=False)
+        self.run_worker(
+            self.watcher.run, thread=True, group="watch", description="watching the runs folder", exit_on_error=False
+        )
         self.look_at_machine()
 
     def _deliver(self, snapshot: Snapshot) -> None:
@@ -93,7 +106,12 @@ class KernelscopeApp(App[str]):
         if event.state is WorkerState.ERROR:
             error = event.worker.error
             what = event.worker.description or event.worker.name
-            self.notify(f"{type(error).__name__}: {error}".splitlines()[0], title=f"Failed: {what}", severity="error", timeout=20)
+            self.notify(
+                f"{type(error).__name__}: {error}".splitlines()[0],
+                title=f"Failed: {what}",
+                severity="error",
+                timeout=20,
+            )
 
     def _theme_changed(self, theme: Theme) -> None:
         self.palette = palette(theme.name, ascii=self.ascii, colour=self.colour)
@@ -187,7 +205,11 @@ class KernelscopeApp(App[str]):
         table, frame = exported
         lines = self.main.pane.filterable()
         row = lines.row if lines is not None and not whole else None
-        text = rows_as_text(table, frame if row is None else frame.iloc[[min(lines.cursor, len(frame) - 1)]]) if lines is not None else rows_as_text(table, frame)
+        text = (
+            rows_as_text(table, frame if row is None else frame.iloc[[min(lines.cursor, len(frame) - 1)]])
+            if lines is not None
+            else rows_as_text(table, frame)
+        )
         what = f"{len(frame):,} rows" if row is None else "the row"
         self.notify(copy_text(self, text, what))
 
@@ -235,7 +257,9 @@ class KernelscopeApp(App[str]):
                     self.post_message(Problem(str(problem), "Not deleted"))
                 self.watcher.nudge()
 
-        self.push_screen(ConfirmScreen(f"Delete {view.title} and its {view.windows} windows for good?", "Delete"), answered)
+        self.push_screen(
+            ConfirmScreen(f"Delete {view.title} and its {view.windows} windows for good?", "Delete"), answered
+        )
 
     def action_toggle_attention(self) -> None:
         on_now = not self.options.attention_as_gemm
@@ -300,7 +324,9 @@ def _theme(name: str, dark: bool) -> Theme:
     )
 
 
-def run_app(run: str | None = None, root: Path | None = None, ascii: bool = False, theme: str | None = None, mouse: bool = True) -> int:
+def run_app(
+    run: str | None = None, root: Path | None = None, ascii: bool = False, theme: str | None = None, mouse: bool = True
+) -> int:
     """Open the screen; returns the process's exit code. Refuses terminals that cannot show it, with one line."""
     from tui.lifecycle import guard, refuse
 

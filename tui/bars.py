@@ -56,7 +56,7 @@ def _blocked(slices: Sequence[Slice], edges: list[float], width: int, palette: P
     owners = [_owner(slices, edges, cell) for cell in range(width)]
     out: list[Segment] = []
     shown: set[int] = set()
-    for cell, (left, eighths, right) in enumerate(owners):
+    for left, eighths, right in owners:
         if left is None:
             out.append(Segment(" "))
             continue
@@ -112,7 +112,10 @@ def single(value: float, total: float, width: int, colour: str, palette: Palette
     share = 0.0 if total <= 0 or value != value else min(max(value / total, 0.0), 1.0)
     if palette.ascii:
         full = round(share * width)
-        return [Segment("#" * full, palette.style(colour)), Segment(("-" if track else " ") * (width - full), palette.style(palette.faint))]
+        return [
+            Segment("#" * full, palette.style(colour)),
+            Segment(("-" if track else " ") * (width - full), palette.style(palette.faint)),
+        ]
     eighths = round(share * width * 8)
     full, part = divmod(eighths, 8)
     out = [Segment("█" * full, palette.style(colour, track if part == 0 and not full else ""))]

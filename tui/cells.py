@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from rich.cells import cell_len, set_cell_size
 
+GAP = 2
+"""Blank cells between two columns of a table."""
+
 
 def width(text: str) -> int:
     """Terminal cells that a text takes."""

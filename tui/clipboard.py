@@ -40,7 +40,9 @@ def copy_text(app: App, text: str, what: str) -> str:  # type: ignore[type-arg]
     if os.environ.get("TMUX") and shutil.which("tmux"):
         # tmux drops a program's own OSC 52 by default; its load-buffer -w reaches the outer terminal whatever the setting.
         try:
-            subprocess.run(["tmux", "load-buffer", "-w", "-"], input=text.encode(), check=True, timeout=2, capture_output=True)
+            subprocess.run(
+                ["tmux", "load-buffer", "-w", "-"], input=text.encode(), check=True, timeout=2, capture_output=True
+            )
         except (OSError, subprocess.SubprocessError):
             return f"{what}: sent to the terminal, but tmux took no copy (its setting may drop it). e writes a file."
         return f"{what}: in tmux's buffer, and sent to the terminal."

@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from profilers.rules.names import short_names
 
 from profilers.analysis.registry import Col, Table
-from profilers.rules.names import short_names
 from tui import format as fmt
+from tui.cells import GAP
 from tui.cells import width as cells_of
 
 MIN_NAME = 18
 MAX_NAME = 64
 BAR_MAX = 24
-GAP = 2
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,9 @@ class Grid:
         hidden: list[str] = []
 
         def need(columns: Sequence[Col]) -> int:
-            return sum(min(measured[c.name], MIN_NAME) if c.name in names_of else measured[c.name] for c in columns) + GAP * (
-                len(columns) - 1
-            )
+            return sum(
+                min(measured[c.name], MIN_NAME) if c.name in names_of else measured[c.name] for c in columns
+            ) + GAP * (len(columns) - 1)
 
         for droppable in (lambda c: c.wide, lambda c: c.name not in _KEPT and c.format not in ("name", "state")):
             for column in reversed(self.table.columns):
@@ -187,7 +187,9 @@ class Grid:
 
 
 # Columns without which a row does not say what it is: these stay however narrow the screen.
-_KEPT = frozenset({"pct", "time_us", "group", "class", "state", "count", "names", "device_speedup", "share", "cause", "code"})
+_KEPT = frozenset(
+    {"pct", "time_us", "group", "class", "state", "count", "names", "device_speedup", "share", "cause", "code"}
+)
 
 
 def matching(frame: pd.DataFrame, columns: Sequence[Col], query: str) -> np.ndarray | None:

@@ -30,7 +30,11 @@ def shares_of(view: RunView) -> tuple[Share, ...]:
         busy = part[part["class"] != "idle"]
         rank = {"gemm": 0, "attention": 1, "nongemm": 2, "communication": 3, "unclassified": 4}
         rows = sorted(
-            ((str(c), str(g), float(t)) for c, g, t in zip(busy["class"], busy["group"], busy["time_us"], strict=True) if t > 0),
+            (
+                (str(c), str(g), float(t))
+                for c, g, t in zip(busy["class"], busy["group"], busy["time_us"], strict=True)
+                if t > 0
+            ),
             key=lambda r: (rank.get(r[0], 5), -r[2]),
         )
         whole = sum(t for _, _, t in rows) + idle
@@ -60,7 +64,8 @@ def strip_of_view(view: RunView) -> StripData:
     device = main_device(view, timeline)
     part = timeline[timeline["device"] == device]
     cells = tuple(
-        (str(s), float(g) / 100, float(b) / 100) for s, g, b in zip(part["state"], part["gemm_pct"], part["busy_pct"], strict=True)
+        (str(s), float(g) / 100, float(b) / 100)
+        for s, g, b in zip(part["state"], part["gemm_pct"], part["busy_pct"], strict=True)
     )
     rows = states.sort_values("time_us", ascending=False)
     legend = tuple((str(s), float(p)) for s, p in zip(rows["state"], rows["pct"], strict=True) if p >= 0.05)
@@ -76,7 +81,8 @@ def telemetry_words(view: RunView) -> tuple[str, ...]:
         return ()
     newest = samples.drop_duplicates(["device", "metric"], keep="last")
     values = {
-        (str(d), str(m)): (float(v), str(u)) for d, m, v, u in zip(newest["device"], newest["metric"], newest["value"], newest["unit"], strict=True)
+        (str(d), str(m)): (float(v), str(u))
+        for d, m, v, u in zip(newest["device"], newest["metric"], newest["value"], newest["unit"], strict=True)
     }
     devices = [d for d, _ in values if "/" not in d]
     if not devices:

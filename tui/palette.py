@@ -151,7 +151,7 @@ _GROUPS_LIGHT = {
 }
 
 _GROUPS_ANSI = {
-    **{name: "cyan" for name in GROUPS},
+    **dict.fromkeys(GROUPS, "cyan"),
     "matmul": "yellow",
     "convolution": "yellow",
     "grouped-matmul": "yellow",
@@ -207,10 +207,30 @@ _STATES_ANSI = {
 }
 
 DARK = Palette(
-    "dark", _GROUPS_DARK, _STATES_DARK, "#d7dae0", "#8b919c", "#4a4f58", "#74c272", "#e0564b", "#e0564b", "#16181d", "#2b3442"
+    "dark",
+    _GROUPS_DARK,
+    _STATES_DARK,
+    "#d7dae0",
+    "#8b919c",
+    "#4a4f58",
+    "#74c272",
+    "#e0564b",
+    "#e0564b",
+    "#16181d",
+    "#2b3442",
 )
 LIGHT = Palette(
-    "light", _GROUPS_LIGHT, _STATES_LIGHT, "#24272e", "#5d636e", "#b4b9c2", "#2e7d32", "#c0392b", "#c0392b", "#ffffff", "#dbe6f3"
+    "light",
+    _GROUPS_LIGHT,
+    _STATES_LIGHT,
+    "#24272e",
+    "#5d636e",
+    "#b4b9c2",
+    "#2e7d32",
+    "#c0392b",
+    "#c0392b",
+    "#ffffff",
+    "#dbe6f3",
 )
 ANSI = Palette(
     "ansi",

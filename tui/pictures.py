@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -15,7 +16,16 @@ _QUADRANTS = " ▘▝▀▖▌▞▛▗▚▐▜▄▙▟█"
 
 
 def curve(
-    points: Sequence[tuple[float, float]], cells: int, rows: int, palette: Palette, colour: str, *, title: str, y_label: str, x_label: str, x_max: float
+    points: Sequence[tuple[float, float]],
+    cells: int,
+    rows: int,
+    palette: Palette,
+    colour: str,
+    *,
+    title: str,
+    y_label: str,
+    x_label: str,
+    x_max: float,
 ) -> list[list[Segment]]:
     """A falling or rising line through points (x, y in 0-100) with axes; ``rows`` includes title and axis."""
     left = 5
@@ -32,8 +42,20 @@ def curve(
         value = 100 * (1 - index / max(height - 1, 1))
         label = f"{value:3.0f} " if index in (0, height // 2, height - 1) else "    "
         glyphs = "".join(("*" if bits else " ") if palette.ascii else _QUADRANTS[bits] for bits in line)
-        out.append([Segment(label + ("|" if palette.ascii else "│"), palette.style(palette.muted)), Segment(glyphs, palette.style(colour))])
-    out.append([Segment("    " + ("+" if palette.ascii else "└") + ("-" if palette.ascii else "─") * room, palette.style(palette.muted))])
+        out.append(
+            [
+                Segment(label + ("|" if palette.ascii else "│"), palette.style(palette.muted)),
+                Segment(glyphs, palette.style(colour)),
+            ]
+        )
+    out.append(
+        [
+            Segment(
+                "    " + ("+" if palette.ascii else "└") + ("-" if palette.ascii else "─") * room,
+                palette.style(palette.muted),
+            )
+        ]
+    )
     right = f"{scale:,.0f}"
     axis = fit(f"{y_label} / {x_label}", room - width(right) - 1) + right.rjust(width(right) + 1)
     out.append([Segment(" " * left + axis, palette.style(palette.muted))])
@@ -46,14 +68,18 @@ def _at(points: Sequence[tuple[float, float]], x: float) -> float:
         return 0.0
     if x <= points[0][0]:
         return points[0][1]
-    for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+    for (x0, y0), (x1, y1) in itertools.pairwise(points):
         if x <= x1:
             return y0 + (y1 - y0) * ((x - x0) / (x1 - x0) if x1 > x0 else 1.0)
     return points[-1][1]
 
 
 def scatter(
-    points: Sequence[tuple[float, float, str, str]], roof: tuple[float, float] | None, cells: int, rows: int, palette: Palette
+    points: Sequence[tuple[float, float, str, str]],
+    roof: tuple[float, float] | None,
+    cells: int,
+    rows: int,
+    palette: Palette,
 ) -> list[list[Segment]]:
     """A log-log scatter of (intensity FLOP/B, TFLOP/s, letter, colour), with the roof of (peak TFLOP/s, peak GB/s).
 
@@ -92,7 +118,21 @@ def scatter(
         segments = [Segment(fit(label, 6, True) + ("|" if palette.ascii else "│"), palette.style(palette.muted))]
         segments += [Segment(sign, palette.style(colour, bold=sign.isalpha())) for sign, colour in line]
         out.append(segments)
-    out.append([Segment(" " * 6 + ("+" if palette.ascii else "└") + ("-" if palette.ascii else "─") * room, palette.style(palette.muted))])
+    out.append(
+        [
+            Segment(
+                " " * 6 + ("+" if palette.ascii else "└") + ("-" if palette.ascii else "─") * room,
+                palette.style(palette.muted),
+            )
+        ]
+    )
     ends = f"{10.0**x0:g}", f"{10.0**x1:g} FLOP/B"
-    out.append([Segment(" " * left + ends[0] + " " * max(room - len(ends[0]) - len(ends[1]), 1) + ends[1], palette.style(palette.muted))])
+    out.append(
+        [
+            Segment(
+                " " * left + ends[0] + " " * max(room - len(ends[0]) - len(ends[1]), 1) + ends[1],
+                palette.style(palette.muted),
+            )
+        ]
+    )
     return out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-import pandas as pd
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -17,6 +16,8 @@ from tui.widgets.line_table import LineTable
 from tui.widgets.lines import Lines
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tui.grid import Grid
 
 
@@ -117,7 +118,9 @@ def remarks(grid: Grid | None) -> list[str]:
     bases = dict.fromkeys(fmt.of(s.column) for s in grid.columns if s.column.format == "pct")
     out += [f"% {base}" for base in bases if base][:1]
     if grid.hidden:
-        out.append("hidden: " + ", ".join(grid.hidden[:3]) + ("…" if len(grid.hidden) > 3 else "") + " (wider screen, or e)")
+        out.append(
+            "hidden: " + ", ".join(grid.hidden[:3]) + ("…" if len(grid.hidden) > 3 else "") + " (wider screen, or e)"
+        )
     if grid.ascii:
         out = [fmt.ascii_text(text) for text in out]
     return out

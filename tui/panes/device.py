@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import pandas as pd
 from rich.segment import Segment
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
@@ -18,6 +17,9 @@ from tui.snapshot import RunView
 from tui.widgets.chrome import PaneLine
 from tui.widgets.lines import Lines
 from tui.widgets.sparkline import sparkline
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SAMPLES_TABLE = Table(
     "samples",
@@ -98,7 +100,9 @@ class Telemetry(Lines):
         for s in main:
             if s.device != device:
                 device = s.device
-                out.append([Segment(f"{device}  ", p.style(p.text, bold=True)), Segment(f"from {s.source}", p.style(p.muted))])
+                out.append(
+                    [Segment(f"{device}  ", p.style(p.text, bold=True)), Segment(f"from {s.source}", p.style(p.muted))]
+                )
             out.append(self._line(s, width))
         out += self._cores(parts, width)
         return out
@@ -124,11 +128,13 @@ class Telemetry(Lines):
             if s.unit != "%":
                 continue
             now = s.values[-1] if s.values else float("nan")
-            cells.append([
-                Segment(fit(s.device.split("/")[-1], 4, True) + " ", p.style(p.muted)),
-                *sparkline(s.values, 12, 100.0, p, p.group("memory")),
-                Segment(f"{now:5.0f} %  " if now == now else "    -    ", p.style(p.text)),
-            ])
+            cells.append(
+                [
+                    Segment(fit(s.device.split("/")[-1], 4, True) + " ", p.style(p.muted)),
+                    *sparkline(s.values, 12, 100.0, p, p.group("memory")),
+                    Segment(f"{now:5.0f} %  " if now == now else "    -    ", p.style(p.text)),
+                ]
+            )
         if not cells:
             return []
         per_line = max(width // 26, 1)

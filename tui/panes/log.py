@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from profilers.rules.names import visible
 from rich.segment import Segment
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -11,7 +12,6 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from profilers.rules.names import visible
 from tui.palette import DARK, Palette
 from tui.panes.base import Pane
 from tui.snapshot import RunView
@@ -74,7 +74,11 @@ What the run's worker and the model's own code printed (the last 400 lines; the 
     def show(self, view: RunView) -> None:
         self.query_one(LogLines).show(view.log or ("The run has printed nothing.",))
         where = view.log_path if view.log else ""
-        self.query_one(PaneLine).show("What the run printed.", (where,), alert=view.status.cause if view.status.state in ("failed", "died") else "")
+        self.query_one(PaneLine).show(
+            "What the run printed.",
+            (where,),
+            alert=view.status.cause if view.status.state in ("failed", "died") else "",
+        )
 
     def focus_inside(self) -> None:
         self.query_one(LogLines).focus()

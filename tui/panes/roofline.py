@@ -39,7 +39,11 @@ bytes come from counters where there are any (`ncu`), else by formula from the s
         roof = (top, slope) if top > 0 and slope > 0 else None
 
         def draw(cells: int, height: int, palette):  # type: ignore[no-untyped-def]
-            points = [(float(x), float(y), GROUPS[str(g)].letter, palette.group(str(g))) for x, y, g in rows if str(g) in GROUPS]
+            points = [
+                (float(x), float(y), GROUPS[str(g)].letter, palette.group(str(g)))
+                for x, y, g in rows
+                if str(g) in GROUPS
+            ]
             return pictures.scatter(points, roof, cells, min(height, 22), palette)
 
         self.query_one(Picture).show(draw)

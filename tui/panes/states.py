@@ -52,13 +52,22 @@ def matrix(pairs: list[tuple[str, str, int]], cells: int, rows: int, palette: Pa
     most = max(min((cells - 6) // 6, rows - 3, len(weight)), 1)
     names = sorted(weight, key=lambda s: -weight[s])[:most]
     count = {(a, b): n for a, b, n in pairs}
-    out = [[Segment(fit("from (row) to (column), % of all transitions", cells), palette.style(palette.text, bold=True))]]
-    out.append([Segment(" " * 5, palette.style())] + [Segment(f"{n:>6}", palette.style(palette.state(n))) for n in names])
+    out = [
+        [Segment(fit("from (row) to (column), % of all transitions", cells), palette.style(palette.text, bold=True))]
+    ]
+    out.append(
+        [Segment(" " * 5, palette.style())] + [Segment(f"{n:>6}", palette.style(palette.state(n))) for n in names]
+    )
     for a in names:
         line = [Segment(f"{a:<5}", palette.style(palette.state(a)))]
         for b in names:
             share = 100 * count.get((a, b), 0) / total
-            line.append(Segment(f"{share:6.1f}" if share else f"{palette.mark('idle'):>6}", palette.style(palette.text if share >= 1 else palette.muted)))
+            line.append(
+                Segment(
+                    f"{share:6.1f}" if share else f"{palette.mark('idle'):>6}",
+                    palette.style(palette.text if share >= 1 else palette.muted),
+                )
+            )
         out.append(line)
     hidden = len(weight) - len(names)
     if hidden > 0:

@@ -61,11 +61,13 @@ class Sliders(Lines, can_focus=True):
             on = self.has_focus and index == self.at
             value = f"{steps[self.places[index]]:g}" + (" kernels" if index == 2 else "x" if p.ascii else "×")
             sign = p.mark("cursor") if on else " "
-            out.append([
-                Segment(f"{sign} {fit(name, 19)}", p.style(p.text if on else p.muted, bold=on)),
-                *bars.progress(self.places[index] / (len(steps) - 1), room, p),
-                Segment(f"  {value}", p.style(p.text, bold=True)),
-            ])
+            out.append(
+                [
+                    Segment(f"{sign} {fit(name, 19)}", p.style(p.text if on else p.muted, bold=on)),
+                    *bars.progress(self.places[index] / (len(steps) - 1), room, p),
+                    Segment(f"  {value}", p.style(p.text, bold=True)),
+                ]
+            )
         out.append([Segment("  " + self.result, p.style(p.group("matmul"), bold=True))])
         return out
 
@@ -119,7 +121,11 @@ states run at once and cost as much as the longest of them. (GEMM 2, rest 2, win
         if chosen == WhatIf():
             sliders.result = "Move a slider: the answer appears here and as the first row below."
         else:
-            row = frame[(frame["gemm"] == chosen.gemm) & (frame["nongemm"] == chosen.nongemm) & (frame["window"] == chosen.window)]
+            row = frame[
+                (frame["gemm"] == chosen.gemm)
+                & (frame["nongemm"] == chosen.nongemm)
+                & (frame["window"] == chosen.window)
+            ]
             if len(row):
                 device, wall = float(row["device_speedup"].iloc[0]), float(row["wall_speedup"].iloc[0])
                 times = "x" if self.app.palette.ascii else "×"  # type: ignore[attr-defined]

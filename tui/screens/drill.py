@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-import pandas as pd
+from profilers.rules.names import visible
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -13,7 +13,6 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from profilers.analysis.registry import Table
-from profilers.rules.names import visible
 from tui import format as fmt
 from tui.drill import DRILLS
 from tui.messages import SnapshotArrived, Wanted
@@ -21,6 +20,8 @@ from tui.snapshot import Query
 from tui.widgets.line_table import LineTable
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tui.app import KernelscopeApp
 
 _BELOW = {

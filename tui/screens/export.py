@@ -101,6 +101,14 @@ class ExportScreen(ModalScreen[None]):
 
             from rich.console import Console
 
-            console = Console(width=width, height=height, file=io.StringIO(), force_terminal=True, color_system="truecolor", record=True, legacy_windows=False)
+            console = Console(
+                width=width,
+                height=height,
+                file=io.StringIO(),
+                force_terminal=True,
+                color_system="truecolor",
+                record=True,
+                legacy_windows=False,
+            )
             console.print(below._compositor.render_update(full=True))
             return console.export_svg(title="kernelscope")

@@ -55,8 +55,13 @@ class HelpScreen(ModalScreen[None]):
         palette = self.app.palette  # type: ignore[attr-defined]
         out = Text("Keys now\n", palette.style(palette.group("matmul"), bold=True))
         for key, what, enabled in self.keys:
-            out.append(f"  {key:<10} ", palette.style(palette.group("matmul") if enabled else palette.muted, bold=enabled))
-            out.append(what + ("" if enabled else "  (not now)") + "\n", palette.style(palette.text if enabled else palette.muted))
+            out.append(
+                f"  {key:<10} ", palette.style(palette.group("matmul") if enabled else palette.muted, bold=enabled)
+            )
+            out.append(
+                what + ("" if enabled else "  (not now)") + "\n",
+                palette.style(palette.text if enabled else palette.muted),
+            )
         return out
 
     def _letters(self) -> Text:

@@ -37,12 +37,26 @@ class MainScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "app.new_run", "New run", id="run.new", tooltip="Pick models and devices, start profiling"),
         Binding("o", "app.open_file", "Open", id="file.open", tooltip="Open a recording"),
-        Binding("slash", "filter", "Filter", key_display="/", id="table.filter", tooltip="Show only rows with these words (!word: without)"),
+        Binding(
+            "slash",
+            "filter",
+            "Filter",
+            key_display="/",
+            id="table.filter",
+            tooltip="Show only rows with these words (!word: without)",
+        ),
         Binding("c", "app.compare", "Compare", id="run.compare", tooltip="Compare this run with another"),
         Binding("w", "tab('whatif')", "What-if", id="tab.whatif", tooltip="What would a change buy?"),
         Binding("e", "app.export", "Export", id="table.export", tooltip="Write this table, as it is shown, to a file"),
         Binding("y", "app.copy", "Copy", id="table.copy", tooltip="Copy the row (Y: the table)"),
-        Binding("Y", "app.copy(True)", "Copy table", show=False, id="table.copy-all", tooltip="Copy the table as it is shown"),
+        Binding(
+            "Y",
+            "app.copy(True)",
+            "Copy table",
+            show=False,
+            id="table.copy-all",
+            tooltip="Copy the table as it is shown",
+        ),
         Binding("x", "app.stop_run", "Stop", id="run.stop", tooltip="Stop this run (asks)"),
         Binding("d", "app.delete_run", "Delete", id="run.delete", tooltip="Delete this finished run (asks)"),
         Binding("left_square_bracket", "run(-1)", "Previous run", key_display="[", show=False, id="run.previous"),
@@ -50,9 +64,23 @@ class MainScreen(Screen[None]):
         Binding("left,h", "step(-1)", "Previous tab", show=False, id="tab.previous"),
         Binding("right,l", "step(1)", "Next tab", show=False, id="tab.next"),
         *[Binding(str((i + 1) % 10), f"tab_at({i})", f"Tab {i + 1}", show=False, id=f"tab.{i + 1}") for i in range(10)],
-        Binding("a", "app.toggle_attention", "Attention as GEMM", show=False, id="option.attention", tooltip="Count fused attention as GEMM, or on its own"),
+        Binding(
+            "a",
+            "app.toggle_attention",
+            "Attention as GEMM",
+            show=False,
+            id="option.attention",
+            tooltip="Count fused attention as GEMM, or on its own",
+        ),
         Binding("escape", "clear", "Back", show=False, id="table.clear"),
-        Binding("question_mark,f1", "app.help", "Help", key_display="?", id="app.help", tooltip="Help for what has the focus"),
+        Binding(
+            "question_mark,f1",
+            "app.help",
+            "Help",
+            key_display="?",
+            id="app.help",
+            tooltip="Help for what has the focus",
+        ),
         Binding("q", "app.leave", "Quit", id="app.quit", tooltip="Leave; runs go on"),
     ]
 
@@ -82,7 +110,9 @@ class MainScreen(Screen[None]):
                 with ContentSwitcher(id="panes", initial=f"pane-{self.tab}"):
                     for kind in PANES:
                         yield kind(id=f"pane-{kind.name_}")
-                yield Input(id="filter", placeholder="words that a row must have, !word: must not · enter keeps, escape clears")
+                yield Input(
+                    id="filter", placeholder="words that a row must have, !word: must not · enter keeps, escape clears"
+                )
         yield KeyLine()
         yield Static(id="too-small")
 
@@ -157,7 +187,9 @@ class MainScreen(Screen[None]):
         waiting = sum(r.state == "queued" for r in runs)
         words = [f"{live} running"] if live else []
         words += [f"{waiting} waiting"] if waiting else []
-        title.counts = f" {self.app.palette.mark('dot')} ".join(words) or (f"{len(runs)} run{'s' if len(runs) != 1 else ''}" if runs else "")
+        title.counts = f" {self.app.palette.mark('dot')} ".join(words) or (
+            f"{len(runs)} run{'s' if len(runs) != 1 else ''}" if runs else ""
+        )
         title.machine = self.app.machine
         title.warning = self.snapshot.error
         view = self.snapshot.view
@@ -344,5 +376,21 @@ class MainScreen(Screen[None]):
         self.refresh_keys()
 
 
-_KEY_ORDER = ("New run", "Open", "Filter", "Sort", "Drill", "Compare", "What-if", "Less", "More", "Export", "Copy", "Stop", "Delete", "Help", "Palette", "Quit")
-
+_KEY_ORDER = (
+    "New run",
+    "Open",
+    "Filter",
+    "Sort",
+    "Drill",
+    "Compare",
+    "What-if",
+    "Less",
+    "More",
+    "Export",
+    "Copy",
+    "Stop",
+    "Delete",
+    "Help",
+    "Palette",
+    "Quit",
+)

@@ -53,7 +53,9 @@ class NewRunScreen(ModalScreen[None]):
                 with Vertical(id="new-run-side"):
                     yield Static("devices", classes="label")
                     yield PickList(id="devices")
-                    yield Static("options (left and right change; numbers are typed, commas make several runs)", classes="label")
+                    yield Static(
+                        "options (left and right change; numbers are typed, commas make several runs)", classes="label"
+                    )
                     yield Choices(self._choices([]), id="choices")
                     yield Static("", id="about", classes="hint", markup=False)
             yield Static("", id="command", markup=False)
@@ -79,7 +81,15 @@ class NewRunScreen(ModalScreen[None]):
             for name in names:
                 entry = entries[name]
                 detail = f"{millions(entry.parameters)}  {entry.task}"
-                items.append(Item(f"{suite}/{name}", entry.title, detail, entry.missing(), f"{name} {entry.doc} {' '.join(entry.aliases)}"))
+                items.append(
+                    Item(
+                        f"{suite}/{name}",
+                        entry.title,
+                        detail,
+                        entry.missing(),
+                        f"{name} {entry.doc} {' '.join(entry.aliases)}",
+                    )
+                )
         self.query_one("#models", PickList).set_items(items)
 
     @work(thread=True, group="devices", description="looking at the devices", exit_on_error=False)
@@ -99,9 +109,13 @@ class NewRunScreen(ModalScreen[None]):
             total = f"{row.memory_used_gb:.0f}/{row.memory_total_gb:.0f} GB" if row.memory_total_gb else ""
             use = f"{row.utilization_pct:.0f} % busy" if row.utilization_pct is not None else ""
             users = f"used by {row.users}" if row.users else ""
-            items.append(Item(row.device, f"{row.device}  {row.name}", "  ".join(t for t in (users, use, total, row.note) if t)))
+            items.append(
+                Item(row.device, f"{row.device}  {row.name}", "  ".join(t for t in (users, use, total, row.note) if t))
+            )
         box.picked.clear()
-        best = next((row.device for row in rows if row.kind != "cpu" and not busy(row)), rows[-1].device if rows else "cpu")
+        best = next(
+            (row.device for row in rows if row.kind != "cpu" and not busy(row)), rows[-1].device if rows else "cpu"
+        )
         box.picked[best] = None
         box.set_items(items)
         self._show_command()
@@ -129,7 +143,11 @@ class NewRunScreen(ModalScreen[None]):
         dtypes = common(lambda e: e.dtypes) or ("fp32", "fp16", "bf16")
         sizes = common(lambda e: e.sizes) or ("full", "tiny")
         size = first.sizes.get(held.get("size", "full"), first.sizes["full"]) if first and len(entries) == 1 else None
-        batch = f"default {size.batch.get('cpu')} on a CPU, {size.batch.get('cuda', size.batch.get('cpu'))} on a GPU" if size else ""
+        batch = (
+            f"default {size.batch.get('cpu')} on a CPU, {size.batch.get('cuda', size.batch.get('cpu'))} on a GPU"
+            if size
+            else ""
+        )
         seq = f"default {size.seq}" if size and size.seq else "this model has no sequence" if size else ""
         return [
             choice("mode", "mode", modes),
@@ -151,7 +169,14 @@ class NewRunScreen(ModalScreen[None]):
         entries = [self.entries[name] for name in self._picked()]
         if entries and choices.value("mode") != entries[0].modes[0]:
             words += ["--mode", choices.value("mode")]
-        for name, unsaid in (("dtype", "default"), ("size", "full"), ("attention", "sdpa"), ("batch", ""), ("seq", ""), ("windows", "")):
+        for name, unsaid in (
+            ("dtype", "default"),
+            ("size", "full"),
+            ("attention", "sdpa"),
+            ("batch", ""),
+            ("seq", ""),
+            ("windows", ""),
+        ):
             if choices.value(name) != unsaid:
                 words += [f"--{name}", choices.value(name)]
         return words
@@ -165,7 +190,9 @@ class NewRunScreen(ModalScreen[None]):
     @on(PickList.Changed)
     def _changed(self, message: PickList.Changed) -> None:
         if message.sender.id == "models":
-            self.query_one("#choices", Choices).set_choices(self._choices([self.entries[name] for name in self._picked()]))
+            self.query_one("#choices", Choices).set_choices(
+                self._choices([self.entries[name] for name in self._picked()])
+            )
         self._busy_confirmed = ""
         self._say("")
         self._show_command()
@@ -225,7 +252,9 @@ class NewRunScreen(ModalScreen[None]):
         if taken and self._busy_confirmed != command:
             self._busy_confirmed = command
             names = ", ".join(f"{row.device} ({row.users or f'{row.utilization_pct:.0f} % busy'})" for row in taken)
-            self._say(f"In use: {names}. Measurements would disturb and be disturbed. ctrl+s again starts all the same.")
+            self._say(
+                f"In use: {names}. Measurements would disturb and be disturbed. ctrl+s again starts all the same."
+            )
             return
         self._starting = True
         self._say("")
@@ -274,9 +303,11 @@ class NewRunScreen(ModalScreen[None]):
 
 def millions(count: int) -> str:
     """Parameters: 124 M, 6.7 B."""
-    return f"{count / 1e9:.1f} B" if count >= 1e9 else f"{count / 1e6:.0f} M" if count >= 1e6 else f"{count / 1e3:.0f} k"
+    return (
+        f"{count / 1e9:.1f} B" if count >= 1e9 else f"{count / 1e6:.0f} M" if count >= 1e6 else f"{count / 1e3:.0f} k"
+    )
 
 
 def busy(row: DeviceRow) -> bool:
     """Whether somebody uses a GPU now (a CPU is always shared)."""
-    return row.kind != "cpu" and (bool(row.users) or (row.utilization_pct or 0) > BUSY_PCT)
+    return row.kind != "cpu" and (row.busy or (row.utilization_pct or 0) > BUSY_PCT)

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from profilers.rules.names import visible
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -14,7 +15,6 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
-from profilers.rules.names import visible
 from tui.messages import Opened
 from tui.widgets.pick_list import Item, PickList
 
@@ -99,9 +99,10 @@ class OpenScreen(ModalScreen[None]):
 
     @work(thread=True, group="open", description="reading a recording", exit_on_error=False)
     def read(self, path: Path) -> None:
+        from profilers.runs.opening import import_recording
+
         from profilers.readers.errors import ReadError
         from profilers.runs.folder import RunsError
-        from profilers.runs.opening import import_recording
 
         worker = get_current_worker()
         last = -1
@@ -149,7 +150,14 @@ def listing(folder: Path, start: str) -> list[Item]:
     """Folders and what looks like a recording, whose names begin with ``start``; hidden ones only when asked for."""
     try:
         with os.scandir(folder) as entries:
-            found = sorted((e for e in entries if e.name.startswith(start) and (start.startswith(".") or not e.name.startswith("."))), key=lambda e: e.name)
+            found = sorted(
+                (
+                    e
+                    for e in entries
+                    if e.name.startswith(start) and (start.startswith(".") or not e.name.startswith("."))
+                ),
+                key=lambda e: e.name,
+            )
     except OSError as problem:
         return [Item("", f"cannot list {folder}: {problem.strerror}")]
     items = [Item("", str(folder))]

@@ -70,7 +70,12 @@ class Choices(Lines, can_focus=True):
                     line.append(Segment(text, p.style(p.group("matmul") if chosen else p.muted, bold=chosen)))
             else:
                 shown = choice.value or "default"
-                line.append(Segment(shown + ("_" if on else ""), p.style(p.text if choice.value else p.muted, bold=bool(choice.value))))
+                line.append(
+                    Segment(
+                        shown + ("_" if on else ""),
+                        p.style(p.text if choice.value else p.muted, bold=bool(choice.value)),
+                    )
+                )
             if choice.hint:
                 line.append(Segment(f"  {choice.hint}", p.style(p.faint if not on else p.muted)))
             out.append(line)

@@ -101,7 +101,10 @@ class Headline(Lines):
             words.append(f"a profiled step takes {status.window_step_ms / status.step_ms:.2f} times an unprofiled one")
         lost = sum(note.count for note in view.notes if note.code.startswith(("lost", "dropped", "duplicate", "flag")))
         if view.notes:
-            words.append(f"{len(view.notes)} note{'s' if len(view.notes) != 1 else ''}" + (f", {lost:,} events left out" if lost else ""))
+            words.append(
+                f"{len(view.notes)} note{'s' if len(view.notes) != 1 else ''}"
+                + (f", {lost:,} events left out" if lost else "")
+            )
         return [Segment(f" {p.mark('dot')} ".join(words), p.style(p.muted))]
 
     def _progress(self, cells: int) -> list[Segment]:
@@ -126,7 +129,15 @@ class Headline(Lines):
 
 def milliseconds(value: float) -> str:
     """Three significant digits."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3f}"
+    return (
+        f"{value:,.0f}"
+        if value >= 100
+        else f"{value:.1f}"
+        if value >= 10
+        else f"{value:.2f}"
+        if value >= 1
+        else f"{value:.3f}"
+    )
 
 
 def amount(value: float) -> str:
@@ -184,7 +195,11 @@ class TabLine(Lines):
                 break
             on = key == self.active
             label = f"[{title}]" if on and (not p.colour or p.ascii) else f" {title} " if on else title
-            style = p.style(p.ink, p.group("matmul"), bold=True) if on and not p.ascii else p.style(p.text if on else p.muted, bold=on)
+            style = (
+                p.style(p.ink, p.group("matmul"), bold=True)
+                if on and not p.ascii
+                else p.style(p.text if on else p.muted, bold=on)
+            )
             if on and not p.colour:
                 style = p.style(bold=True, reverse=not p.ascii)
             places.append((x, x + width(label), key))

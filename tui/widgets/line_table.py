@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import pandas as pd
 from rich.segment import Segment
 from textual import events
 from textual.binding import Binding, BindingType
@@ -17,12 +16,21 @@ from profilers.analysis.registry import Table
 from profilers.rules.taxonomy import GROUPS
 from tui import bars
 from tui import format as fmt
-from tui.cells import fit
-from tui.grid import GAP, Grid, Shown
+from tui.cells import GAP, fit
 from tui.palette import DARK, Palette
 from tui.widgets.lines import strip_of
 
-CLASS_GROUP = {"gemm": "matmul", "attention": "attention", "communication": "collective", "unclassified": "unclassified"}
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tui.grid import Grid, Shown
+
+CLASS_GROUP = {
+    "gemm": "matmul",
+    "attention": "attention",
+    "communication": "collective",
+    "unclassified": "unclassified",
+}
 """The group whose colour a class takes; non-GEMM is a family of colours, its own sign is element-wise."""
 
 
@@ -84,6 +92,8 @@ class LineTable(ScrollView, can_focus=True):
     def show(self, frame: pd.DataFrame) -> None:
         """Show a newer frame. The cursor stays on the row that it was moved to, wherever that row is now."""
         if self.grid is None:
+            from tui.grid import Grid  # pandas: not before there is a table to show
+
             self.grid = Grid(self.table, frame, ascii=self.palette.ascii)
         else:
             self.grid.replace(frame)
@@ -118,7 +128,9 @@ class LineTable(ScrollView, can_focus=True):
             return None
         first = self.table.columns[0].name
         row = self.grid.frame.iloc[self.grid.order[place]]
-        return tuple(str(row[c.name]) for c in self.table.columns if c.name == first or c.format in ("name", "class", "state"))
+        return tuple(
+            str(row[c.name]) for c in self.table.columns if c.name == first or c.format in ("name", "class", "state")
+        )
 
     def _find(self, key: Any) -> int:
         assert self.grid is not None
@@ -200,7 +212,11 @@ class LineTable(ScrollView, can_focus=True):
                 text = f"{sign} {text}" if shown.right else f"{text} {sign}"
             if index:
                 out.append(Segment(" " * GAP))
-            out.append(Segment(fit(text, shown.width, shown.right), palette.style(palette.text if sorted_by else palette.muted)))
+            out.append(
+                Segment(
+                    fit(text, shown.width, shown.right), palette.style(palette.text if sorted_by else palette.muted)
+                )
+            )
         return strip_of(out, width)
 
     def _row(self, place: int, width: int) -> Strip:
@@ -221,7 +237,16 @@ class LineTable(ScrollView, can_focus=True):
             out.append(Segment(text, self._cell_style(shown, value, index, colour, background, focused)))
         if self.grid.bar_width:
             out.append(Segment(" " * GAP, palette.style("", background)))
-            out.extend(bars.single(self.grid.share(place), self._full_scale(), self.grid.bar_width, colour or palette.muted, palette, background))
+            out.extend(
+                bars.single(
+                    self.grid.share(place),
+                    self._full_scale(),
+                    self.grid.bar_width,
+                    colour or palette.muted,
+                    palette,
+                    background,
+                )
+            )
         return strip_of(out, width, palette.style("", background))
 
     def _cell_style(self, shown: Shown, value: Any, index: int, colour: str, background: str, focused: bool) -> Any:

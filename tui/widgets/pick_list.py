@@ -137,12 +137,21 @@ class PickList(ScrollView, can_focus=True):
             return strip_of([Segment(fit(item.text, width), p.style(p.group("matmul"), bold=True))], width)
         on = place == self.cursor
         back = p.cursor if on and self.has_focus else ""
-        box = p.mark("check" if item.key in self.picked else "uncheck") if self.several else p.mark("cursor") if on else " "
+        box = (
+            p.mark("check" if item.key in self.picked else "uncheck")
+            if self.several
+            else p.mark("cursor")
+            if on
+            else " "
+        )
         detail = item.disabled or item.detail
         room = max(width - len(box) - 3, 8)
         left = min(max(len(item.text), 14) + 2, max(room - 12, room // 2))
         segments = [
-            Segment((p.mark("cursor") if on and not p.cursor else " ") + box + " ", p.style(p.group("matmul") if item.key in self.picked else p.muted, back)),
+            Segment(
+                (p.mark("cursor") if on and not p.cursor else " ") + box + " ",
+                p.style(p.group("matmul") if item.key in self.picked else p.muted, back),
+            ),
             Segment(fit(item.text, left), p.style(p.muted if item.disabled else p.text, back, bold=on)),
             Segment(fit(detail, max(room - left, 0)), p.style(p.warn if item.disabled else p.muted, back)),
         ]

@@ -60,7 +60,10 @@ class ShareBars(Lines):
 
 def slices(share: Share, palette: Palette) -> list[bars.Slice]:
     """A share as slices of a stacked bar."""
-    out = [bars.Slice(time, palette.group(name), GROUPS[name].letter if name in GROUPS else "?") for name, time in share.parts]
+    out = [
+        bars.Slice(time, palette.group(name), GROUPS[name].letter if name in GROUPS else "?")
+        for name, time in share.parts
+    ]
     if share.idle > 0:
         out.append(bars.Slice(share.idle, palette.faint, hatched=True))
     return out

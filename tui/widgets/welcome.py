@@ -22,7 +22,11 @@ class Welcome(Lines):
         text, muted = p.style(p.text), p.style(p.muted)
         starting = getattr(self.app, "starting", "")
         if starting:
-            return [[Segment(starting, text)], [], [Segment("The first window takes as long as the model takes to build and to warm up.", muted)]]
+            return [
+                [Segment(starting, text)],
+                [],
+                [Segment("The first window takes as long as the model takes to build and to warm up.", muted)],
+            ]
         out = [
             [Segment("No runs yet.", p.style(p.text, bold=True))],
             [],
