@@ -23,7 +23,7 @@ def shares_of(view: RunView) -> tuple[Share, ...]:
     device = main_device(view, frame)
     out = []
     for name in _ORDER:
-        part = frame[(frame["share"] == name) & (frame["device"] == device)]
+        part = frame[(frame["share"] == name) & frame["device"].isin([device, "all"])]
         if not len(part):
             continue
         idle = float(part.loc[part["class"] == "idle", "time_us"].sum())

@@ -104,6 +104,19 @@ TABLES: dict[str, Table] = {
             f"{_A}.shares:shares",
         ),
         Table(
+            "shares_by_group",
+            "The same three shares, by group.",
+            (
+                Col("share", "share"),
+                Col("device", "device"),
+                Col("class", "class", "class"),
+                Col("group", "group", "group"),
+                Col("time_us", "time", "us"),
+                Col("pct", "%", "pct", "of the share's own total"),
+            ),
+            f"{_A}.share_groups:shares_by_group",
+        ),
+        Table(
             "groups",
             "Which groups of kernels take the time?",
             (
