@@ -17,6 +17,7 @@ from profilers.analysis.costs import Costs, costs
 from profilers.analysis.options import Options
 from profilers.analysis.peaks import Peaks, recording_peaks
 from profilers.analysis.rates import kernel_peaks
+from profilers.analysis.tally import constant
 from profilers.analysis.view import equals, positions
 from profilers.tables import KERNELS, Note, Recording
 
@@ -28,9 +29,9 @@ _MADE = ("estimate", "none")
 def prepare(recording: Recording, *, rules: Any = None, peaks: Mapping[str, Peaks] | None = None) -> Recording:
     """A recording ready for every analysis. ``rules`` is a :class:`profilers.rules.matcher.RuleSet` (default: the
     shipped and the user's), ``peaks`` are by device id (default: looked up by the devices' names)."""
-    from profilers.rules import matcher
+    from profilers.rules.load import classify
 
-    recording = matcher.classify(recording, matcher.load() if rules is None else rules)
+    recording = classify(recording, rules)
     priced = costs(recording.operators)
     recording = recording.replace(operators=recording.operators.assign(flops=priced.flops, bytes=priced.bytes))
     recording = cpu_kernels(recording, priced)
@@ -42,7 +43,7 @@ def cpu_kernels(recording: Recording, priced: Costs) -> Recording:
     """Rows for a run without a device: one kernel per operator call with time of its own, ``dur_ns`` = self time.
 
     Nothing is added where device activities were recorded, nor where launches were but no activity came back (there the
-    host's time is no work of the processor; a note says so). ``threads`` is the number of elements of the largest tensor.
+    host's time is no work of the processor; a note says so). ``threads`` are the elements worked on.
     """
     operators = recording.operators
     if len(recording.kernels) or not len(operators):
@@ -57,9 +58,9 @@ def cpu_kernels(recording: Recording, priced: Costs) -> Recording:
     size = len(rows)
     frame = pd.DataFrame(
         {
-            "kind": pd.Categorical.from_codes(np.zeros(size, np.int8), ["kernel"]),
+            "kind": constant("kernel", size),
             "name": picked["name"].to_numpy(),
-            "device": pd.Categorical.from_codes(np.zeros(size, np.int8), ["cpu"]),
+            "device": constant("cpu", size),
             "stream": picked["thread_id"].to_numpy(),
             "start_ns": start,
             "dur_ns": picked["self_ns"].to_numpy(),
@@ -97,7 +98,8 @@ def share_costs(recording: Recording) -> Recording:
         out = np.full(len(kernels), np.nan)
         of = row[rows]
         # Kernels of no length share equally.
-        weight = np.where(whole[of] > 0, dur[rows] / np.where(whole[of] > 0, whole[of], 1), 1 / np.maximum(number[of], 1))
+        by_time = dur[rows] / np.where(whole[of] > 0, whole[of], 1)
+        weight = np.where(whole[of] > 0, by_time, 1 / np.maximum(number[of], 1))
         out[rows] = per_operator[of] * weight
         return out
 
@@ -108,9 +110,7 @@ def share_costs(recording: Recording) -> Recording:
     old_flops, old_bytes = kernels["flops"].to_numpy(), kernels["bytes"].to_numpy()
     keep_flops = measured & ~np.isnan(old_flops)
     keep_bytes = (measured | ~equals(kernels["kind"], "kernel")) & ~np.isnan(old_bytes)
-    kernels = kernels.assign(
-        flops=np.where(keep_flops, old_flops, flops), bytes=np.where(keep_bytes, old_bytes, moved)
-    )
+    kernels = kernels.assign(flops=np.where(keep_flops, old_flops, flops), bytes=np.where(keep_bytes, old_bytes, moved))
     return recording.replace(kernels=kernels)
 
 
@@ -123,7 +123,8 @@ def estimate(recording: Recording, priced: Costs, peaks: Mapping[str, Peaks]) ->
     kernels = recording.kernels
     if not len(kernels):
         return recording
-    todo = equals(kernels["kind"], "kernel") & (equals(kernels["source"], "none") | equals(kernels["source"], "estimate"))
+    unmeasured = equals(kernels["source"], "none") | equals(kernels["source"], "estimate")
+    todo = equals(kernels["kind"], "kernel") & unmeasured
     flop_peak, byte_peak = kernel_peaks(recording, peaks)
     row = positions(recording.operators["op_id"].to_numpy(), kernels["op_id"].to_numpy())
     flops = kernels["flops"].to_numpy().copy()
