@@ -49,7 +49,7 @@ def distinct_calls(operators: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
 
 
 def element_size(operators: pd.DataFrame) -> int:
-    """Bytes of the recording's commonest floating type: what a tensor list (whose type is not recorded) is taken for."""
+    """Bytes of the recording's commonest floating type, which stands for the unrecorded type of tensor lists."""
     counts = operators["input_dtypes"].value_counts()
     totals: dict[int, int] = {}
     for text, count in counts[counts > 0].items():
@@ -105,6 +105,16 @@ def _largest_below(values: Floats, parent: Ints, depth: Ints) -> Floats:
         rows = np.flatnonzero((depth == level) & (parent >= 0))
         np.maximum.at(largest, parent[rows], np.maximum(values[rows], largest[rows]))
     return largest
+
+
+def workers(operators: pd.DataFrame, parent: Ints) -> Ints:
+    """Per operator the row of the nearest one with operations of its own: itself or a caller (-1: none)."""
+    near = np.where(np.isnan(operators["flops"].to_numpy()), -1, np.arange(len(operators)))
+    depth = operators["depth"].to_numpy()
+    for level in range(1, int(depth.max(initial=0)) + 1):
+        below = np.flatnonzero((depth == level) & (near < 0) & (parent >= 0))
+        near[below] = near[parent[below]]
+    return near
 
 
 def labels(operators: pd.DataFrame) -> tuple[list[str], list[str], Ints]:

@@ -95,11 +95,12 @@ def _broadcast(a: Shape, b: Shape) -> Shape | None:
 
 def broadcast(shapes: list[Shape]) -> Shape | None:
     """The shape that all of them broadcast to; None where they do not."""
-    result: Shape | None = ()
+    result: Shape = ()
     for shape in shapes:
-        result = _broadcast(result, shape)
-        if result is None:
+        joint = _broadcast(result, shape)
+        if joint is None:
             return None
+        result = joint
     return result
 
 
@@ -189,7 +190,7 @@ def _output(x: Shape, w: Shape, stride: Shape, padding: Shape, dilation: Shape) 
 
 
 def _conv_work(x: Shape, w: Shape, out: Shape, transposed: bool, groups: int, stride: Shape | None = None) -> Work:
-    """``out`` are the spatial sizes of the output; the weight is [out, in/groups, ...], transposed [in, out/groups, ...]."""
+    """``out``: spatial sizes of the output. The weight is [out, in/groups, ...]; transposed [in, out/groups, ...]."""
     filters = w[1] * groups if transposed else w[0]
     sizes = x[2:] if transposed else out
     label = f"b={x[0]} c={x[1]} {'x'.join(map(str, x[2:]))} f={filters} k={'x'.join(map(str, w[2:]))}"
@@ -294,7 +295,7 @@ def _attention(first: int = 0, sequence_first: bool = False, backward: bool = Fa
             return None
         q, k, v = (shape for shape in shapes if shape is not None)
         if sequence_first:
-            q, k, v = (shape[0:1] + (shape[2], shape[1], shape[3]) for shape in (q, k, v))
+            q, k, v = ((shape[0], shape[2], shape[1], shape[3]) for shape in (q, k, v))
         if q[3] != k[3] or k[2] != v[2] or not k[1] or q[1] % k[1]:
             return None
         scores = 2.0 * q[0] * q[1] * q[2] * k[2]

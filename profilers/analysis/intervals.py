@@ -93,7 +93,7 @@ class Sharing:
 
 
 def sharing(start: Ints, end: Ints, windows: tuple[Ints, Ints] | None = None) -> Sharing:
-    """How the instants are shared among the intervals; with ``windows`` (disjoint, sorted) only the instants in them."""
+    """How instants are shared among the intervals; with ``windows`` (disjoint, sorted) only the instants in them."""
     keep = end > start
     start, end = np.asarray(start, np.int64)[keep], np.asarray(end, np.int64)[keep]
     edges, step = [start, end], [np.ones(start.size, np.int64), -np.ones(end.size, np.int64)]
@@ -153,7 +153,7 @@ def innermost(start: Ints, end: Ints, parent: Ints, depth: Ints, thread: Ints) -
 
 
 def cut(start: Ints, end: Ints, edges: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Intervals cut at ascending ``edges``: ``start, end, row, bin`` of the pieces; what lies outside the edges is left out."""
+    """Intervals cut at ascending ``edges``: ``start, end, row, bin`` of the pieces; what lies outside is left out."""
     last = edges.size - 1
     low = np.clip(np.searchsorted(edges, start, side="right") - 1, 0, max(last - 1, 0))
     high = np.clip(np.searchsorted(edges, end, side="left") - 1, 0, max(last - 1, 0))

@@ -125,9 +125,9 @@ def _user(path: Path) -> tuple[_Entry, ...]:
 
 
 def device_peaks(device: Device, path: Path | None = None) -> Peaks | None:
-    """The peaks of a device; None where neither the user's file nor the table knows it and it is not this machine's CPU.
+    """The peaks of a device; None where the user's file and the table do not know it and it is not this machine's CPU.
 
-    A device with fewer SMs than its model (a MIG slice, a partition) gets that part of the compute peak, as an estimate.
+    A device with fewer SMs than its model (a MIG slice, a partition) gets that part of the compute peak: estimated.
     Raises :class:`PeaksError` when the user's file cannot be read.
     """
     for entry in _user(path or user_file()):

@@ -7,18 +7,19 @@ Running it again on its own result changes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from profilers.analysis.costs import Costs, costs
+from profilers.analysis.costs import Costs, costs, workers
 from profilers.analysis.options import Options
 from profilers.analysis.peaks import Peaks, recording_peaks
 from profilers.analysis.rates import kernel_peaks
 from profilers.analysis.tally import constant
 from profilers.analysis.view import equals, positions
+from profilers.rules.load import classify
+from profilers.rules.matcher import RuleSet
 from profilers.tables import KERNELS, Note, Recording
 
 Floats = npt.NDArray[np.float64]
@@ -26,11 +27,11 @@ Floats = npt.NDArray[np.float64]
 _MADE = ("estimate", "none")
 
 
-def prepare(recording: Recording, *, rules: Any = None, peaks: Mapping[str, Peaks] | None = None) -> Recording:
-    """A recording ready for every analysis. ``rules`` is a :class:`profilers.rules.matcher.RuleSet` (default: the
+def prepare(
+    recording: Recording, *, rules: RuleSet | None = None, peaks: Mapping[str, Peaks] | None = None
+) -> Recording:
+    """A recording ready for every analysis. ``rules`` is a rule set (default: the
     shipped and the user's), ``peaks`` are by device id (default: looked up by the devices' names)."""
-    from profilers.rules.load import classify
-
     recording = classify(recording, rules)
     priced = costs(recording.operators)
     recording = recording.replace(operators=recording.operators.assign(flops=priced.flops, bytes=priced.bytes))
@@ -50,8 +51,10 @@ def cpu_kernels(recording: Recording, priced: Costs) -> Recording:
         return recording
     launches = int(equals(recording.runtime["kind"], "launch").sum())
     if launches:
+        if any(note.code == "no_device_activity" for note in recording.notes):
+            return recording
         text = "launches were recorded but no device activity: host time is not shown as kernel time"
-        return recording.with_notes(Note("launches_without_activity", text, launches))
+        return recording.with_notes(Note("no_device_activity", text, launches))
     rows = np.flatnonzero(operators["self_ns"].to_numpy() > 0)
     picked = operators.iloc[rows]
     start = picked["start_ns"].to_numpy()
@@ -79,17 +82,20 @@ def cpu_kernels(recording: Recording, priced: Costs) -> Recording:
 def share_costs(recording: Recording) -> Recording:
     """Give each kernel its part of its operator's operations and bytes, by duration.
 
-    Operations go to the operator's GEMM and attention kernels where it has any (a split-K reduction beside a GEMM
-    multiplies nothing). What a counter measured, and the bytes of a copy, stay.
+    A GEMM or attention kernel works for the nearest operator with a FLOP formula, and has its operations to itself (a
+    split-K reduction beside a GEMM multiplies nothing). What a counter measured, and the bytes of a copy, stay.
     """
     kernels, operators = recording.kernels, recording.operators
     if not len(kernels) or not len(operators):
         return recording
-    row = positions(operators["op_id"].to_numpy(), kernels["op_id"].to_numpy())
+    ids = operators["op_id"].to_numpy()
+    row = positions(ids, kernels["op_id"].to_numpy())
     counted = equals(kernels["kind"], "kernel") & equals(kernels["flag"], "") & (row >= 0)
     measured = ~equals(kernels["source"], "none") & ~equals(kernels["source"], "estimate")
     dur = np.where(counted, kernels["dur_ns"].to_numpy(), 0).astype(float)
     heavy = equals(kernels["class"], "gemm") | equals(kernels["class"], "attention")
+    near = workers(operators, positions(ids, operators["parent_id"].to_numpy()))[row]
+    row = np.where(heavy & (row >= 0) & (near >= 0), near, row)
 
     def part(per_operator: Floats, eligible: npt.NDArray[np.bool_]) -> Floats:
         rows = np.flatnonzero(eligible)

@@ -11,22 +11,56 @@ from math import prod
 from profilers.analysis.calls import Call, Shape, numel, size_of
 from profilers.analysis.flops import Work, broadcast
 
-_STILL = frozenset(
-    ["as_strided", "as_strided_", "view", "view_as", "_unsafe_view", "reshape", "reshape_as", "_reshape_alias", "expand", "expand_as", "transpose", "transpose_", "t", "t_", "permute", "movedim", "swapaxes", "swapdims", "select", "slice", "narrow", "squeeze", "squeeze_", "unsqueeze", "unsqueeze_", "unbind", "split", "split_with_sizes", "chunk", "tensor_split", "unsafe_split", "unsafe_chunk", "hsplit", "vsplit", "dsplit", "detach", "detach_", "alias", "lift", "lift_fresh", "diagonal", "view_as_real", "view_as_complex", "unflatten", "flatten", "ravel", "numpy_T", "mT", "mH", "adjoint", "resolve_conj", "resolve_neg", "conj", "_conj", "real", "imag", "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted", "resize_", "resize_as_", "set_", "size", "stride", "item", "_local_scalar_dense", "is_nonzero", "result_type", "can_cast", "requires_grad_", "retain_grad", "_has_compatible_shallow_copy_type", "to", "_to_copy", "type_as", "contiguous", "clone", "zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "rand", "randn", "randint", "rand_like", "randn_like", "scalar_tensor", "record_stream", "_assert_async", "_assert_scalar", "unfold", "is_floating_point", "is_complex", "is_same_size", "broadcast_tensors", "broadcast_to", "atleast_1d", "atleast_2d", "atleast_3d", "meshgrid", "_version", "output_nr", "is_leaf", "_fw_primal", "_is_zerotensor", "positive"]
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_STILL = _words(
+    """
+    as_strided as_strided_ view view_as _unsafe_view reshape reshape_as _reshape_alias expand expand_as
+    transpose transpose_ t t_ permute movedim swapaxes swapdims select slice narrow squeeze squeeze_ unsqueeze
+    unsqueeze_ unbind split split_with_sizes chunk tensor_split unsafe_split unsafe_chunk hsplit vsplit dsplit
+    detach detach_ alias lift lift_fresh diagonal view_as_real view_as_complex unflatten flatten ravel numpy_T
+    mT mH adjoint resolve_conj resolve_neg conj _conj real imag empty empty_like empty_strided new_empty
+    new_empty_strided empty_permuted resize_ resize_as_ set_ size stride item _local_scalar_dense is_nonzero
+    result_type can_cast requires_grad_ retain_grad _has_compatible_shallow_copy_type to _to_copy type_as
+    contiguous clone zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full rand randn
+    randint rand_like randn_like scalar_tensor record_stream _assert_async _assert_scalar unfold
+    is_floating_point is_complex is_same_size broadcast_tensors broadcast_to atleast_1d atleast_2d atleast_3d
+    meshgrid _version output_nr is_leaf _fw_primal _is_zerotensor positive
+    """
 )
 """Views, allocations, and wrappers whose copying or filling is a child operator of its own."""
 
-_WRITE_ONLY = frozenset(["fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_", "geometric_", "cauchy_"])
-
-_REDUCE = frozenset(
-    ["sum", "mean", "prod", "amax", "amin", "argmax", "argmin", "norm", "linalg_vector_norm", "std", "var", "std_mean", "var_mean", "any", "all", "nansum", "count_nonzero", "logsumexp", "median", "nanmedian", "mode", "aminmax", "bincount", "histc", "dist", "equal", "_amp_foreach_non_finite_check", "nll_loss", "nll_loss_forward", "nll_loss2d_forward", "mse_loss", "l1_loss", "binary_cross_entropy"]
+_WRITE_ONLY = _words(
+    """
+    fill_ zero_ normal_ uniform_ bernoulli_ random_ exponential_ geometric_ cauchy_
+    """
 )
 
-_BROADCAST = frozenset(
-    ["add", "sub", "rsub", "mul", "div", "true_divide", "floor_divide", "remainder", "fmod", "pow", "maximum", "minimum", "fmax", "fmin", "atan2", "hypot", "where", "masked_fill", "addcmul", "addcdiv", "lerp", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "copysign", "xlogy", "clamp", "clamp_min", "clamp_max"]
+_REDUCE = _words(
+    """
+    sum mean prod amax amin argmax argmin norm linalg_vector_norm std var std_mean var_mean any all nansum
+    count_nonzero logsumexp median nanmedian mode aminmax bincount histc dist equal
+    _amp_foreach_non_finite_check nll_loss nll_loss_forward nll_loss2d_forward mse_loss l1_loss
+    binary_cross_entropy
+    """
 )
 
-_TRUTH = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf", "isfinite"])
+_BROADCAST = _words(
+    """
+    add sub rsub mul div true_divide floor_divide remainder fmod pow maximum minimum fmax fmin atan2 hypot
+    where masked_fill addcmul addcdiv lerp eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and
+    bitwise_or bitwise_xor copysign xlogy clamp clamp_min clamp_max
+    """
+)
+
+_TRUTH = _words(
+    """
+    eq ne lt le gt ge logical_and logical_or logical_xor logical_not isnan isinf isfinite
+    """
+)
 
 
 def _bytes(shape: Shape, dtype: str, fallback: int) -> int:

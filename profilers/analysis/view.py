@@ -31,7 +31,8 @@ COMMUNICATION_CODE = CLASSES.index(COMMUNICATION)
 def recode(column: pd.Series, wanted: tuple[str, ...], other: str) -> npt.NDArray[np.int8]:
     """A categorical column as positions in ``wanted``; anything else counts as ``other``."""
     fallback = wanted.index(other)
-    table = np.array([wanted.index(c) if c in wanted else fallback for c in column.cat.categories] + [fallback], np.int8)
+    codes = [wanted.index(c) if c in wanted else fallback for c in column.cat.categories]
+    table = np.array([*codes, fallback], np.int8)
     return np.asarray(table[column.cat.codes.to_numpy()], np.int8)
 
 
@@ -96,14 +97,41 @@ class View:
         return int(self.dur[mask & self.is_kernel].sum())
 
     @cached_property
+    def operator_row(self) -> Ints:
+        """Row in ``operators`` of the innermost operator that launched each activity (-1: none is known)."""
+        return positions(self.operators["op_id"].to_numpy(), self.kernels["op_id"].to_numpy())
+
+    @cached_property
+    def parent_row(self) -> Ints:
+        """Row in ``operators`` of each operator's caller (-1: none)."""
+        return positions(self.operators["op_id"].to_numpy(), self.operators["parent_id"].to_numpy())
+
+    @cached_property
+    def outermost(self) -> Ints:
+        """Row of the outermost dispatched operator (``aten::...``; not an autograd node) around each operator, itself
+        included (-1: there is none, as for an autograd node itself)."""
+        names = self.operators["name"]
+        dispatched = ["::" in str(n) and not str(n).startswith(("autograd::", "torch::")) for n in names.cat.categories]
+        own = np.where(np.array([*dispatched, False])[names.cat.codes.to_numpy()], np.arange(len(names)), NONE)
+        depth = self.operators["depth"].to_numpy()
+        for level in range(1, int(depth.max(initial=0)) + 1):
+            rows = np.flatnonzero((depth == level) & (self.parent_row >= 0))
+            above = own[self.parent_row[rows]]
+            own[rows] = np.where(above >= 0, above, own[rows])
+        return own
+
+    @cached_property
     def _cpu_segments(self) -> tuple[Ints, Ints, Ints]:
         """The innermost-operator stretches of the host's threads, as rows of ``kernels``."""
         ops = self.operators
         ids = ops["op_id"].to_numpy()
-        parent = positions(ids, ops["parent_id"].to_numpy())
         start = ops["start_ns"].to_numpy()
         begin, end, owner = intervals.innermost(
-            start, start + ops["dur_ns"].to_numpy(), parent, ops["depth"].to_numpy(), ops["thread_id"].to_numpy()
+            start,
+            start + ops["dur_ns"].to_numpy(),
+            self.parent_row,
+            ops["depth"].to_numpy(),
+            ops["thread_id"].to_numpy(),
         )
         cpu = np.array([is_cpu(device) for device in self.devices] + [False])
         mine = np.flatnonzero(self.believed & cpu[self.device])
@@ -145,7 +173,8 @@ class View:
         begin, end, row = self.segments(device)
         wall = self.wall(device)
         share = intervals.sharing(begin, end, wall).share(begin, end)
-        return np.bincount(row, share, minlength=len(self.kernels)), float((wall[1] - wall[0]).sum())
+        of_row: Floats = np.bincount(row, share, minlength=len(self.kernels)).astype(np.float64)
+        return of_row, float((wall[1] - wall[0]).sum())
 
 
 def recode_all(column: pd.Series, wanted: tuple[str, ...]) -> npt.NDArray[np.int32]:

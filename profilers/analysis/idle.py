@@ -1,0 +1,93 @@
+"""Why the device waits: every gap in its busy time, by what the host and the next kernel's launch were doing."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from profilers.analysis import intervals
+from profilers.analysis.options import Options
+from profilers.analysis.tally import count, total
+from profilers.analysis.view import COMMUNICATION_CODE, View, equals, is_cpu, pct, view
+from profilers.tables import NONE, Recording
+
+CAUSES = {
+    "launch-bound": "the host had not launched the next kernel when the device became free",
+    "synchronisation": "the host was waiting for the device (a synchronising call) and had nothing launched ahead",
+    "between steps": "a step began or ended, or no step was running",
+    "communication": "the next kernel was launched in time; it, or the one before it, is communication",
+    "queued": "the next kernel was launched in time; it waited for another stream, an event or the device itself",
+    "outside operators": "no operator ran: the program itself, or waiting (CPU runs)",
+    "unknown": "no launch of the next kernel was recorded",
+}
+
+_LATENCY_NS = 10_000
+"""A launch reaches a free device within this time; a kernel that starts later after its launch was held back."""
+
+_NAMES = list(CAUSES)
+Ints = npt.NDArray[np.int64]
+
+
+def idle(recording: Recording, options: Options) -> pd.DataFrame:
+    """One row per cause, longest first. ``pct`` is of the devices' spans (first start to last end) added up, so the
+    rows add up to the idle part of them."""
+    v = view(recording)
+    sync = equals(recording.runtime["kind"], "sync")
+    start, dur = recording.runtime["start_ns"].to_numpy()[sync], recording.runtime["dur_ns"].to_numpy()[sync]
+    waiting = intervals.union(start, start + dur)
+    lengths, causes, span = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
+    for device in range(len(v.devices)):
+        low, high = v.span(device)
+        span += high - low
+        begin, end, cause = classified_gaps(v, device, waiting)
+        lengths.append(end - begin)
+        causes.append(cause)
+    length, cause = np.concatenate(lengths), np.concatenate(causes)
+    time, gaps = total(cause, length, len(_NAMES)), count(cause, len(_NAMES))
+    longest = np.zeros(len(_NAMES), np.int64)
+    np.maximum.at(longest, cause, length)
+    order = [int(index) for index in np.argsort(-time, kind="stable") if gaps[index]]
+    rows = [
+        (_NAMES[i], int(gaps[i]), float(time[i]) / 1e3, pct(float(time[i]), span), float(longest[i]) / 1e3)
+        for i in order
+    ]
+    return pd.DataFrame(rows, columns=["cause", "gaps", "time_us", "pct", "longest_us"])
+
+
+def classified_gaps(v: View, device: int, waiting: tuple[Ints, Ints]) -> tuple[Ints, Ints, Ints]:
+    """The gaps of one device, and the position of their cause in :data:`CAUSES`. ``waiting`` are the joined intervals
+    of synchronising calls."""
+    begin, end, row = v.segments(device)
+    left, right = intervals.gaps(begin, end)
+    if not left.size:
+        return left, right, left
+    stepping = _at_step(v, left, right)
+    if is_cpu(v.devices[device]):
+        cause = np.where(stepping, _NAMES.index("between steps"), _NAMES.index("outside operators"))
+        return left, right, cause
+    after = row[np.argsort(begin, kind="stable")][np.searchsorted(np.sort(begin), right)]
+    by_end = np.argsort(end, kind="stable")
+    before = row[by_end][np.searchsorted(end[by_end], left, side="right") - 1]
+    launch = v.kernels["launch_ns"].to_numpy()[after]
+    late = (launch > left) & (right - launch <= np.maximum(_LATENCY_NS, launch - left))
+    synced = intervals.covered(left, np.clip(launch, left, right), *waiting) > 0
+    talking = (v.cls[after] == COMMUNICATION_CODE) | (v.cls[before] == COMMUNICATION_CODE)
+    # A kernel may seem to start before its launch (clocks differ): the host was late then, too.
+    late |= launch >= right
+    cause = np.select(
+        [launch == NONE, late & stepping, late & synced, late, talking],
+        [_NAMES.index(n) for n in ("unknown", "between steps", "synchronisation", "launch-bound", "communication")],
+        _NAMES.index("queued"),
+    )
+    return left, right, cause.astype(np.int64)
+
+
+def _at_step(v: View, left: Ints, right: Ints) -> npt.NDArray[np.bool_]:
+    """Gaps that hold the begin or the end of a step, or lie outside all of them."""
+    if not len(v.steps):
+        return np.zeros(left.size, bool)
+    start = v.steps["start_ns"].to_numpy()
+    marks = np.sort(np.r_[start, start + v.steps["dur_ns"].to_numpy()])
+    holds = np.searchsorted(marks, right, side="left") > np.searchsorted(marks, left, side="left")
+    return holds | (intervals.covered(left, right, *v.windows) == 0)
