@@ -12,42 +12,44 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch  # noqa: E402
 import transformers  # noqa: E402
-from torch.overrides import TorchFunctionMode  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from transformers import PreTrainedModel  # noqa: E402
 
 from apps import steps  # noqa: E402
 from apps.workload import Request  # noqa: E402
 
 
+aten = torch.ops.aten
+
 # A builder's model never runs on text: remarks on token ids and loss types would only fill the log.
 transformers.logging.set_verbosity_error()
 
 
-class FastFill(TorchFunctionMode):
+class FastFill(TorchDispatchMode):
     """While entered, random fills of big CPU tensors draw one block and repeat it.
 
     Drawing a billion normal values takes a CPU ten seconds and more; repeating one block takes one. The block's length
     is a prime, so rows of a matrix do not repeat each other. GPUs draw fast enough and are left alone.
     """
 
-    BLOCK = 1_048_573
-    FILLS = frozenset(
-        {torch.Tensor.normal_, torch.Tensor.uniform_, torch.Tensor.erfinv_, torch.Tensor.random_}  # type: ignore[attr-defined]
-    )
+    BLOCK = 262_139
+    # trunc_normal_ is a uniform_ followed by erfinv_ in place: on a tensor that repeats a block, a block is enough too.
+    FILLS = frozenset((aten.normal_.default, aten.uniform_.default, aten.erfinv_.default))
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func in self.FILLS and args[0].numel() > 2 * self.BLOCK and args[0].device.type == "cpu":
-            tensor = args[0]
-            if tensor.is_contiguous():
-                flat = tensor.detach().view(-1)
-                func(flat[: self.BLOCK], *args[1:], **kwargs)
-                whole = flat.numel() // self.BLOCK * self.BLOCK
-                rows = flat[:whole].view(-1, self.BLOCK)
-                rows[1:] = rows[0]
-                flat[whole:] = flat[: flat.numel() - whole]
-                return tensor
-        return func(*args, **kwargs)
+        tensor = args[0] if func in self.FILLS else None
+        if tensor is None or tensor.device.type != "cpu" or tensor.numel() < 4 * self.BLOCK:
+            return func(*args, **kwargs)
+        if not tensor.is_contiguous():
+            return func(*args, **kwargs)
+        flat = tensor.view(-1)
+        func(flat[: self.BLOCK], *args[1:], **kwargs)
+        whole = flat.numel() // self.BLOCK * self.BLOCK
+        rows = flat[:whole].view(-1, self.BLOCK)
+        rows[1:] = rows[0]
+        flat[whole:] = flat[: flat.numel() - whole]
+        return tensor
 
 
 def config_for(model: str, arch: Mapping[str, Any], **more: Any) -> Any:
