@@ -19,6 +19,7 @@ from tui.cells import GAP
 from tui.cells import width as cells_of
 
 MIN_NAME = 18
+GOOD_NAME = 40
 MAX_NAME = 64
 BAR_MAX = 24
 
@@ -114,14 +115,18 @@ class Grid:
         chosen = list(self.table.columns)
         hidden: list[str] = []
 
-        def need(columns: Sequence[Col]) -> int:
-            return sum(
-                min(measured[c.name], MIN_NAME) if c.name in names_of else measured[c.name] for c in columns
-            ) + GAP * (len(columns) - 1)
+        def need(columns: Sequence[Col], name: int = MIN_NAME) -> int:
+            widths = (min(measured[c.name], name) if c.name in names_of else measured[c.name] for c in columns)
+            return sum(widths) + GAP * (len(columns) - 1)
 
-        for droppable in (lambda c: c.wide, lambda c: c.name not in _KEPT and c.format not in ("name", "state")):
+        # A column that is only nice to have must not cost the names their legibility.
+        for droppable, name in (
+            (lambda c: c.wide, GOOD_NAME),
+            (lambda c: c.format == "us" and c.name not in _KEPT, MIN_NAME),
+            (lambda c: c.name not in _KEPT and c.format not in ("name", "state"), MIN_NAME),
+        ):
             for column in reversed(self.table.columns):
-                if need(chosen) <= width:
+                if need(chosen, name) <= width:
                     break
                 if len(chosen) > 1 and column in chosen and column is not self.table.columns[0] and droppable(column):
                     chosen.remove(column)

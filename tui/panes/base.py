@@ -118,9 +118,7 @@ def remarks(grid: Grid | None) -> list[str]:
     bases = dict.fromkeys(fmt.of(s.column) for s in grid.columns if s.column.format == "pct")
     out += [f"% {base}" for base in bases if base][:1]
     if grid.hidden:
-        out.append(
-            "hidden: " + ", ".join(grid.hidden[:3]) + ("…" if len(grid.hidden) > 3 else "") + " (wider screen, or e)"
-        )
+        out.append("hidden: " + ", ".join(grid.hidden[:3]) + ("…" if len(grid.hidden) > 3 else "") + " (e: all)")
     if grid.ascii:
         out = [fmt.ascii_text(text) for text in out]
     return out

@@ -37,7 +37,7 @@ CLASS_GROUP = {
 class LineTable(ScrollView, can_focus=True):
     """Shows a :class:`Grid`. Rows that did not change are not painted again when newer data arrive."""
 
-    DEFAULT_CSS = "LineTable { scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }"
+    DEFAULT_CSS = "LineTable { scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; scrollbar-gutter: stable; }"
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", show=False, id="table.up"),

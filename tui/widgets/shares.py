@@ -12,6 +12,7 @@ from tui.cells import fit, width
 from tui.palette import Palette
 from tui.widgets.lines import Lines
 
+SHORT = {"device": "of kernels", "operator": "of host+dev", "wall": "of step"}
 OF = {"device": "of kernel time", "operator": "of host+device time", "wall": "of step time"}
 
 
@@ -42,17 +43,17 @@ class ShareBars(Lines):
             return [[Segment("No window has arrived yet.", palette.style(palette.muted))]]
         label = 9
         narrow = width < 90
-        verdict = 13 if narrow else 34
+        verdict = 22 if narrow else 34
         bar = max(width - label - verdict - 1, 10)
         lines = []
         for share in self.shares:
             line = [Segment(fit(share.name, label), palette.style(palette.text, bold=True))]
             line += bars.stacked(slices(share, palette), bar, palette)
             text = f" {share.gemm_pct:5.1f} %"
-            line.append(Segment(" GEMM" if not narrow else " ", palette.style(palette.group("matmul"), bold=True)))
-            line.append(Segment(text, palette.style(palette.group("matmul"), bold=True)))
-            if not narrow:
-                line.append(Segment("  " + OF.get(share.name, ""), palette.style(palette.muted)))
+            sign = " G" if narrow else " GEMM"
+            line.append(Segment(sign + text, palette.style(palette.group("matmul"), bold=True)))
+            of = (SHORT if narrow else OF).get(share.name, "")
+            line.append(Segment((" " if narrow else "  ") + of, palette.style(palette.muted)))
             lines.append(line)
         lines.append(legend(self.shares, width - label, palette, label))
         return lines
