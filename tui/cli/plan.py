@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ class Wish:
     target: str
     workload: str
     name: str
-    entry: Entry | None = None
+    entry: Entry | None = field(default=None, compare=False)
     argv: tuple[str, ...] = ()
 
 
@@ -77,7 +77,7 @@ def _python_file(text: str) -> str:
 def specs(args: argparse.Namespace, found: Sequence[Wish], devices: Sequence[Any]) -> list[Spec]:
     """A spec for every wish on every device in every precision and batch asked for, in that order.
 
-    ``devices`` have ``id`` and ``uuid``. Raises the catalogue's :class:`BadRequest` for what a workload does not offer.
+    ``devices`` have ``device`` and ``uuid``. Raises the catalogue's :class:`BadRequest` for what a workload does not offer.
     """
     made = []
     for wish in found:
@@ -99,7 +99,7 @@ def _spec(args: argparse.Namespace, wish: Wish, device: Any, dtype: str | None, 
             dtype=dtype,
             batch=batch,
             seq=args.seq,
-            device=device.id,
+            device=device.device,
             attention=args.attention or "sdpa",
         )
         if missing := wish.entry.missing():
@@ -116,7 +116,7 @@ def _spec(args: argparse.Namespace, wish: Wish, device: Any, dtype: str | None, 
         name=args.name or wish.name,
         workload=wish.workload,
         target=wish.target,
-        device=device.id,
+        device=device.device,
         device_uuid=device.uuid or "",
         argv=wish.argv,
         cwd=str(Path.cwd()),

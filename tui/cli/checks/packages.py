@@ -28,7 +28,7 @@ def checks() -> Iterator[Check]:
         if found is None:
             yield Check("software", name, "missing", "problem", f"runs need it: pip install {name}")
         elif name == "torch":
-            yield Check("software", name, f"{found} ({_build()})")
+            yield Check("software", name, f"{found} ({torch_build()})")
         else:
             yield Check("software", name, found)
     for name, loss in OPTIONAL.items():
@@ -43,7 +43,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _build() -> str:
+def torch_build() -> str:
     """What torch was built for, read from its own version file: importing torch takes seconds."""
     spec = importlib.util.find_spec("torch")
     folder = next(iter(spec.submodule_search_locations or ()), None) if spec else None

@@ -48,7 +48,7 @@ DEVICES = Table(
         Col("kind", "kind"),
         Col("memory_total_gb", "memory GB", "number"),
         Col("memory_used_gb", "used GB", "number"),
-        Col("utilization_pct", "busy", "pct", "of the last sample period"),
+        Col("utilization_pct", "busy", "pct", "of recent time"),
         Col("users", "used by"),
         Col("peak_tflops", "peak TFLOP/s", "number"),
         Col("peak_gb_s", "peak GB/s", "number"),
@@ -137,6 +137,34 @@ def suites(args: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     ], FINE
 
 
+def devices(args: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
+    """Devices with who uses them and what they can do at most; what a device does not tell is said on stderr."""
+    from profilers.analysis.peaks import device_peaks
+    from profilers.collectors.telemetry.devices import list_devices
+    from profilers.tables import Device
+
+    rows = []
+    for row in list_devices():
+        memory = None if row.memory_total_gb is None else int(row.memory_total_gb * 1e9)
+        kind = "cpu" if row.kind == "cpu" else "cuda"
+        peaks = device_peaks(Device(row.device, row.name, kind, memory_bytes=memory))
+        rows.append(
+            {
+                **{name: getattr(row, name) for name in _OF_A_DEVICE},
+                "peak_tflops": peaks.best_tflops if peaks else None,
+                "peak_gb_s": peaks.memory_gb_s if peaks else None,
+            }
+        )
+        if row.note:
+            talk(f"note: {row.device}: {row.note}")
+        if peaks and peaks.source == "estimated":
+            talk(f"note: {row.device}: its peaks are {peaks.cite}")
+    return rows, FINE
+
+
+_OF_A_DEVICE = ("device", "name", "uuid", "kind", "memory_total_gb", "memory_used_gb", "utilization_pct", "users")
+
+
 def runs(args: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     """Runs, newest first. One that cannot be read is named on stderr, and makes the exit code 1."""
     from profilers.runs.folder import RunsError, list_runs
@@ -169,5 +197,6 @@ def runs(args: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
 _LISTS: dict[str, tuple[Table, Callable[[argparse.Namespace], tuple[list[dict[str, Any]], int]]]] = {
     "models": (MODELS, models),
     "suites": (SUITES, suites),
+    "devices": (DEVICES, devices),
     "runs": (RUNS, runs),
 }

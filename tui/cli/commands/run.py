@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         planned = specs(args, wishes(args.workloads, args.script_args), devices)
     except (UnknownWorkload, BadRequest) as error:
         raise UsageError(str(error)) from None
-    refuse_what_devices_lack(planned, devices)
+    refuse_what_devices_lack(planned)
     if args.rules:
         rules_of(args)  # a mistake in them is told before anything starts
     return start(planned, args, screen=screen)

@@ -1,0 +1,60 @@
+"""--device: what is meant by it, and what is refused before anything starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from profilers.collectors.telemetry.devices import DeviceRow
+from profilers.runs.spec import Spec
+from tui.cli.devices import chosen_devices, refuse_what_devices_lack
+from tui.cli.errors import UsageError
+
+BUSY = DeviceRow("cuda:0", "H100", "GPU-0", "cuda", 80.0, 60.0, 99.0, users="ada (2 processes)")
+FREE = DeviceRow("cuda:1", "H100", "GPU-1", "cuda", 80.0, 1.0, 0.0)
+FULL = DeviceRow("cuda:2", "H100", "GPU-2", "cuda", 80.0, 70.0, 0.0)
+CPU = DeviceRow("cpu", "EPYC", "", "cpu", 256.0, 10.0, 3.0)
+LONELY = DeviceRow("cpu", "EPYC", "", "cpu", 256.0, 10.0, 3.0, note="driver not loaded")
+ALL = [BUSY, FREE, FULL, CPU]
+
+
+def test_auto_takes_the_free_gpu_with_most_memory_left() -> None:
+    assert chosen_devices("auto", ALL, "CUDA 12.8") == [FREE]
+    assert chosen_devices("cuda", ALL, "CUDA 12.8") == [FREE]
+
+
+def test_auto_is_the_cpu_where_there_is_nothing_else() -> None:
+    assert chosen_devices("auto", [LONELY], "CUDA 12.8") == [LONELY]
+
+
+def test_auto_is_the_cpu_where_torch_cannot_use_the_gpu_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert chosen_devices("auto", ALL, "CPU only") == [CPU]
+    assert "running on the CPU: the installed torch cannot use a GPU" in capsys.readouterr().err
+
+
+def test_a_list_keeps_its_order_and_names_each_once() -> None:
+    assert chosen_devices("cuda:2, cpu,CUDA:2", ALL, "CUDA 12.8") == [FULL, CPU]
+
+
+def test_a_device_in_use_is_said_but_not_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert chosen_devices("cuda:0", ALL, "CUDA 12.8") == [BUSY]
+    assert "in use by ada (2 processes)" in capsys.readouterr().err
+
+
+def test_an_unknown_device_lists_what_there_is() -> None:
+    with pytest.raises(UsageError, match=r"'cuda:7'; there are cuda:0 \(H100\), cuda:1 .*, cpu \(EPYC\)"):
+        chosen_devices("cuda:7", ALL, "CUDA 12.8")
+    with pytest.raises(UsageError, match="no GPU: driver not loaded"):
+        chosen_devices("cuda:0", [LONELY], "CUDA 12.8")
+    with pytest.raises(UsageError, match="cannot use a GPU"):
+        chosen_devices("cuda:0", ALL, "CPU only")
+    with pytest.raises(UsageError, match="no device is called ''"):
+        chosen_devices("cuda:0,", ALL, "CUDA 12.8")
+
+
+def test_bf16_is_refused_where_the_chip_lacks_it() -> None:
+    spec = Spec(name="gpt2", workload="gpt2", dtype="bf16", device="cuda:0", device_uuid="GPU-0")
+    with pytest.raises(UsageError, match=r"cuda:0 \(compute capability 7.0\) has no bf16; use --dtype fp16"):
+        refuse_what_devices_lack([spec], lambda uuid: (7, 0))
+    refuse_what_devices_lack([spec], lambda uuid: (8, 0))
+    refuse_what_devices_lack([spec], lambda uuid: None)
+    refuse_what_devices_lack([Spec(name="gpt2", workload="gpt2", dtype="bf16", device="cpu")], lambda uuid: (7, 0))

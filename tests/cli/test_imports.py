@@ -1,0 +1,51 @@
+"""What the command line loads: nothing heavy for help, never torch for looking."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import process  # type: ignore[import-not-found]
+
+from profilers.runs.folder import RunFolder
+
+LOOK = """
+import sys
+from tui.cli import main
+code = main(sys.argv[1:])
+heavy = ("torch", "transformers", "pandas", "pyarrow", "numpy", "textual", "rich", "msgspec")
+loaded = sorted(name for name in heavy if name in sys.modules)
+sys.stderr.write("LOADED " + " ".join(loaded) + "\\n")
+sys.exit(code)
+"""
+
+
+def _loaded(*words: str) -> set[str]:
+    done = process(*words, script=LOOK)
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.rpartition("LOADED ")[2].split())
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], ["show", "--help"], ["whatif", "--help"], ["doctor", "--help"]]
+)
+def test_help_loads_nothing_heavy(words: list[str]) -> None:
+    assert _loaded(*words) == set()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "--help"],
+        ["ls", "models"],
+        ["ls", "suites", "--format", "json"],
+        ["ls", "devices"],
+        ["ls", "runs"],
+        ["doctor"],
+    ],
+)
+def test_looking_around_never_loads_torch(words: list[str]) -> None:
+    assert not _loaded(*words) & {"torch", "transformers", "textual"}
+
+
+@pytest.mark.parametrize("format", ["table", "csv", "parquet", "html"])
+def test_show_never_loads_torch_or_textual(format: str, finished: RunFolder) -> None:
+    assert not _loaded("show", finished.id, "kernels", "--format", format) & {"torch", "transformers", "textual"}

@@ -1,0 +1,123 @@
+"""WORKLOAD words and lists of options: which runs they make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from apps.catalogue import BadRequest, UnknownWorkload, suites
+from tui.cli.errors import UsageError
+from tui.cli.parser import parse
+from tui.cli.plan import specs, wishes
+
+CPU = SimpleNamespace(device="cpu", uuid="")
+GPU = SimpleNamespace(device="cuda:1", uuid="GPU-1")
+
+
+def _specs(*words: str, devices: tuple[SimpleNamespace, ...] = (CPU,)) -> list:  # type: ignore[type-arg]
+    args = parse(["run", *words])
+    return specs(args, wishes(args.workloads, args.script_args), devices)
+
+
+def test_a_catalogue_name_gets_every_default_filled_in() -> None:
+    (spec,) = _specs("gpt2")
+    assert (spec.name, spec.workload, spec.target, spec.size, spec.mode, spec.dtype) == (
+        "gpt2",
+        "gpt2",
+        "catalogue",
+        "full",
+        "infer",
+        "fp32",
+    )
+    assert spec.batch >= 1
+    assert spec.seq
+    assert spec.cwd == str(Path.cwd())
+
+
+def test_the_default_precision_is_the_devices() -> None:
+    (spec,) = _specs("gpt2", devices=(GPU,))
+    assert (spec.device, spec.device_uuid, spec.dtype) == ("cuda:1", "GPU-1", "bf16")
+
+
+def test_lists_make_one_run_of_each_combination_in_order() -> None:
+    made = _specs("gpt2", "bert-base", "--dtype", "fp32,bf16", "--batch", "1,8", devices=(CPU, GPU))
+    assert len(made) == 16
+    assert [(s.name, s.device, s.dtype, s.batch) for s in made[:4]] == [
+        ("gpt2", "cpu", "fp32", 1),
+        ("gpt2", "cpu", "fp32", 8),
+        ("gpt2", "cpu", "bf16", 1),
+        ("gpt2", "cpu", "bf16", 8),
+    ]
+
+
+def test_a_suite_is_all_its_workloads_and_none_twice() -> None:
+    members = suites()["core"]
+    assert [s.name for s in _specs("core", members[0])] == members
+
+
+def test_options_arrive_in_the_spec() -> None:
+    options = (
+        "--windows 3 --seconds 1.5 --steps 2 --mode train --size tiny --seq 16 --attention eager --backend compile "
+        "--keep-traces --weights pretrained --name mine"
+    )
+    (spec,) = _specs("gpt2", *options.split())
+    assert (spec.windows, spec.seconds, spec.steps, spec.mode, spec.size, spec.seq) == (3, 1.5, 2, "train", "tiny", 16)
+    assert (spec.attention, spec.backend, spec.keep_traces, spec.weights, spec.name) == (
+        "eager",
+        "compile",
+        True,
+        "pretrained",
+        "mine",
+    )
+
+
+def test_a_python_file_is_a_script_with_its_own_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    (spec,) = _specs("train.py", "--windows", "2", "--", "--windows", "9", "--", "-x")
+    assert (spec.target, spec.workload, spec.name) == ("script", str(tmp_path / "train.py"), "train")
+    assert spec.argv == ("--windows", "9", "--", "-x")
+    assert spec.windows == 2
+
+
+def test_a_function_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "my.py").write_text("")
+    (spec,) = _specs(f"{tmp_path}/my.py:build")
+    assert (spec.target, spec.workload, spec.name) == ("callable", f"{tmp_path}/my.py:build", "my:build")
+
+
+def test_model_ids_and_model_folders(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    assert [(s.target, s.workload) for s in _specs("someone/some-model", str(tmp_path / "model"))] == [
+        ("hub", "someone/some-model"),
+        ("hub", str(tmp_path / "model")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        (["gpt22"], UnknownWorkload, "gpt2"),
+        (["core/gpt22"], UnknownWorkload, "gpt2"),
+        (["gpt2", "--batch", "9999999"], BadRequest, "batch"),
+        (["gpt2", "--size", "huge"], BadRequest, "size 'huge'"),
+        (["resnet-50", "--seq", "3"], BadRequest, "no sequence"),
+        (["nowhere.py"], UsageError, "no file nowhere.py"),
+        (["nowhere.py:f"], UsageError, "no file nowhere.py"),
+        (["./nowhere"], UsageError, "no config.json"),
+        (["gpt2", "--", "-x"], UsageError, "arguments of a script"),
+        (["gpt2", "--dtype", "bf61"], UsageError, "did you mean bf16"),
+        (["gpt2", "--batch", "0"], UsageError, "1 or more"),
+        (["gpt2", "--batch", "1,,2"], UsageError, "1 or more"),
+        (["gpt2", "--seconds", "-1"], UsageError, "not a time"),
+        (["gpt2", "--windows", "many"], UsageError, "1 or more"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_one_line(words: list[str], error: type[Exception], message: str) -> None:
+    with pytest.raises(error) as caught:
+        _specs(*words)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,102 @@
+"""``--device``: which devices are meant, and what they lack, said before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from tui.cli.errors import UsageError
+from tui.cli.output import talk
+
+if TYPE_CHECKING:
+    from profilers.collectors.telemetry.devices import DeviceRow
+    from profilers.runs.spec import Spec
+
+BF16_SINCE = (8, 0)
+"""The first compute capability that computes in bf16 without emulation (Ampere)."""
+
+
+def chosen_devices(text: str, rows: Sequence[DeviceRow] | None = None, build: str | None = None) -> list[DeviceRow]:
+    """The devices of a list such as ``cuda:0,cuda:1``, ``cpu``, ``cuda`` or ``auto``, each once, in the order given.
+
+    ``auto`` is the GPU that nobody uses and that has most free memory, else the CPU; ``cuda`` the same without falling
+    back. ``build`` says what torch was built for. Raises :class:`UsageError` that lists what there is.
+    """
+    if rows is None:
+        from profilers.collectors.telemetry.devices import list_devices
+
+        rows = list_devices()
+    if build is None:
+        from tui.cli.checks.packages import torch_build
+
+        build = torch_build()
+    chosen: list[DeviceRow] = []
+    for word in (part.strip().lower() for part in text.split(",")):
+        row = _one(word, rows, build)
+        if row not in chosen:
+            chosen.append(row)
+    for row in chosen:
+        if row.busy:
+            talk(f"note: {row.device} is in use by {row.users}: times will be longer than on a free device")
+    return chosen
+
+
+def _one(word: str, rows: Sequence[DeviceRow], build: str) -> DeviceRow:
+    gpus = [row for row in rows if row.kind != "cpu"]
+    blind = "" if build.startswith(("CUDA", "ROCm")) else f"the installed torch cannot use a GPU ({build})"
+    if word == "auto":
+        if blind and gpus:
+            talk(f"note: running on the CPU: {blind}")
+        word = "cuda" if gpus and not blind else "cpu"
+    if word.startswith("cuda") and gpus and blind:
+        raise UsageError(f"{word}: {blind}; see https://pytorch.org for one that can")
+    if word == "cuda" and gpus:
+        return min(gpus, key=lambda row: (row.busy, -_free_gb(row)))
+    for row in rows:
+        if row.device == word:
+            return row
+    raise UsageError(f"no device is called '{word}'; there are {_named(rows)}{_why_no_gpu(word, gpus, rows)}")
+
+
+def _free_gb(row: DeviceRow) -> float:
+    return (row.memory_total_gb or 0.0) - (row.memory_used_gb or 0.0)
+
+
+def _named(rows: Sequence[DeviceRow]) -> str:
+    return ", ".join(f"{row.device} ({row.name})" if row.name else row.device for row in rows)
+
+
+def _why_no_gpu(word: str, gpus: Sequence[DeviceRow], rows: Sequence[DeviceRow]) -> str:
+    if gpus or not word.startswith("cuda"):
+        return ""
+    reason = next((row.note for row in rows if row.note), "")
+    return f"; no GPU: {reason}" if reason else ""
+
+
+def refuse_what_devices_lack(
+    specs: Sequence[Spec], capability: Callable[[str], tuple[int, int] | None] | None = None
+) -> None:
+    """Raise :class:`UsageError` for a precision that a spec's device cannot compute in.
+
+    ``capability`` gives a GPU's compute capability by UUID, None where it is not known (then nothing is refused).
+    """
+    ask = capability or _capability
+    for spec in specs:
+        if spec.dtype != "bf16" or not spec.device_uuid:
+            continue
+        found = ask(spec.device_uuid)
+        if found is not None and found < BF16_SINCE:
+            what = f"{spec.device} (compute capability {found[0]}.{found[1]})"
+            raise UsageError(f"{spec.name}: {what} has no bf16; use --dtype fp16 or fp32")
+
+
+def _capability(uuid: str) -> tuple[int, int] | None:
+    from profilers.collectors.telemetry.nvml import Nvml
+
+    nvml = Nvml()
+    try:
+        gpu = next((gpu for gpu in nvml.gpus if gpu.uuid == uuid), None)
+        answer, _ = nvml.ask(gpu, "nvmlDeviceGetCudaComputeCapability") if gpu is not None else (None, "")
+        return None if answer is None else (int(answer[0]), int(answer[1]))
+    finally:
+        nvml.close()
