@@ -224,7 +224,8 @@ class RunFolder:
         """The run in a few numbers, over the windows read so far, so that a list needs no Parquet; {} before the first.
 
         ``gemm_pct attention_pct nongemm_pct communication_pct unclassified_pct`` (of kernel time), ``kernel_time_us``,
-        ``busy_us``, ``span_us``, ``busy_pct`` (of the windows' spans), ``kernels``, ``steps``, ``windows``.
+        ``busy_us``, ``span_us``, ``busy_pct`` (of the windows' spans), ``kernels``, ``steps``, ``windows``,
+        ``prepared_with`` (the version of rules and code that classified the windows).
         """
         return self._json(SUMMARY)
 
@@ -291,12 +292,16 @@ class RunFolder:
         """Remove the run for good. Raises :class:`RunsError` while it goes on, or when it cannot be removed."""
         if self.effective_status().live:
             raise RunsError(f"run {self.id} still goes on: stop it first (kernelscope stop {self.id})")
-        gone = self.path.with_name(f".deleted-{self.path.name}")
         try:
-            self.path.rename(gone)
-            shutil.rmtree(gone)
+            self.discard()
         except OSError as error:
             raise RunsError(f"cannot delete run {self.id}: {error.strerror or error}") from None
+
+    def discard(self) -> None:
+        """Remove the folder, whatever its state: it leaves every list at once, then its files go. Raises OSError."""
+        gone = self.path.with_name(f".deleted-{self.path.name}")
+        self.path.rename(gone)
+        shutil.rmtree(gone)
 
 
 class SampleTail:

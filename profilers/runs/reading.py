@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from profilers.collectors import protocol
 from profilers.collectors.files import NO_SPACE
 from profilers.collectors.spec import Spec
+from profilers.collectors.telemetry.cpu import cpu_name
 from profilers.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ SHARES = ("gemm", "attention", "nongemm", "communication", "unclassified")
 class WindowReader(threading.Thread):
     """Reads windows as they appear. ``finish()`` asks it to end once no raw trace is left."""
 
-    def __init__(self, run: RunFolder, spec: Spec, read: Callable[[Path, Spec], Recording] | None = None) -> None:
+    def __init__(
+        self, run: RunFolder, spec: Spec, read: Callable[[Path, RunFolder, Spec], Recording] | None = None
+    ) -> None:
         super().__init__(name=f"reader-{run.id}", daemon=True)
         self.run_folder = run
         self.spec = spec
@@ -44,6 +47,7 @@ class WindowReader(threading.Thread):
         self._last = threading.Event()
         self._abandon = threading.Event()
         self._totals = Totals()
+        self._version = ""
 
     def finish(self) -> None:
         """The worker is gone: what lies there is all there will be."""
@@ -54,7 +58,10 @@ class WindowReader(threading.Thread):
         self._abandon.set()
 
     def run(self) -> None:
+        from profilers.runs.opening import version
+
         _be_nice()
+        self._version = version()
         while not self._abandon.is_set() and not self.fatal:
             # The flag is read first: a trace that appears between the two is seen in the next turn.
             last = self._last.is_set()
@@ -69,7 +76,7 @@ class WindowReader(threading.Thread):
     def _one(self, number: int, raw: Path) -> None:
         began = time.perf_counter()
         try:
-            recording = self._read(raw, self.spec)
+            recording = self._read(raw, self.run_folder, self.spec)
             self.run_folder.write_window(number, recording)
         except Exception as error:
             self._problem(number, raw, error)
@@ -78,7 +85,7 @@ class WindowReader(threading.Thread):
         took = time.perf_counter() - began
         try:
             self._totals.add(recording)
-            self.run_folder.write_summary(self._totals.numbers())
+            self.run_folder.write_summary({**self._totals.numbers(), "prepared_with": self._version})
             self.run_folder.append_event(
                 "window",
                 number=number,
@@ -115,12 +122,20 @@ class WindowReader(threading.Thread):
         raw.replace(folder / raw.name)
 
 
-def read_raw(path: Path, spec: Spec) -> Recording:
-    """A raw trace as a prepared recording, its device under the name that the run was asked for."""
+def read_raw(path: Path, run: RunFolder, spec: Spec) -> Recording:
+    """A raw trace as a prepared recording of ``run``, its device under the name that the run was asked for."""
+    from dataclasses import replace
+
     from profilers.analysis.prepare import prepare
     from profilers.readers import kineto
+    from profilers.tables import Device
 
-    return prepare(on_device(kineto.read(path), spec.device))
+    recording = kineto.read(path)
+    origin = replace(recording.origin, kind="run", path=run.id)
+    recording = on_device(recording.replace(origin=origin), spec.device)
+    if spec.device == "cpu" and not recording.devices:
+        recording = recording.replace(devices=(Device("cpu", cpu_name(), "cpu"),))
+    return prepare(recording)
 
 
 def on_device(recording: Recording, device: str) -> Recording:
