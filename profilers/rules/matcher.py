@@ -38,8 +38,8 @@ _CODE = {group: code for code, group in enumerate(_GROUP_NAMES)}
 _UNCLASSIFIED = _CODE["unclassified"]
 _OTHER = _CODE["other"]
 _CLASS_OF = np.array([CLASSES.index(class_of(group)) for group in _GROUP_NAMES], dtype=np.int64)
-_IS_GEMM = CLASSES.index(GEMM) == _CLASS_OF
-_IS_NONGEMM = CLASSES.index(NONGEMM) == _CLASS_OF
+_IS_GEMM: Bools = np.isin(_CLASS_OF, [CLASSES.index(GEMM)])
+_IS_NONGEMM: Bools = np.isin(_CLASS_OF, [CLASSES.index(NONGEMM)])
 _GEMM_GROUPS = frozenset(group for group in _GROUP_NAMES if class_of(group) == GEMM)
 
 
@@ -180,7 +180,7 @@ class RuleSet:
     def _fused(self, rule: Rule, words: str) -> Verdict:
         """The most telling operator among the words of a generated kernel's name (see ``dominance``)."""
         best: tuple[int, str, Verdict] | None = None
-        for word in self._operators_in(words):
+        for word in self.operators_in(words):
             verdict = self.operator(word)
             if rule.words == "nongemm" and verdict.group in _GEMM_GROUPS:
                 continue
@@ -191,7 +191,7 @@ class RuleSet:
             return Verdict(rule.group, rule.label, rule.decisive)
         return Verdict(best[2].group, f"{best[2].rule} via {best[1]}", rule.decisive)
 
-    def _operators_in(self, words: str) -> list[str]:
+    def operators_in(self, words: str) -> list[str]:
         """Split ``native_layer_norm_add_gelu`` into the longest operator names that the rules know."""
         parts = [part for part in words.split("_") if part]
         known = self.vocabulary

@@ -123,6 +123,11 @@ _VARIANT = re.compile(
 )
 
 
+def camel_to_snake(word: str) -> str:
+    """``NativeLayerNorm`` -> ``native_layer_norm``."""
+    return _WORDS.sub("_", word).lower()
+
+
 @lru_cache(maxsize=65536)
 def operator_forms(name: str) -> tuple[str, ...]:
     """The forms under which rules are asked for an operator, most specific first.
@@ -135,7 +140,7 @@ def operator_forms(name: str) -> tuple[str, ...]:
     node = _NODE.match(text)
     if node:
         words = re.sub(r"(\d)D(?![a-z])", r"\1d", node.group(1))
-        text = _WORDS.sub("_", words).lower()
+        text = camel_to_snake(words)
         forms = [text, node.group(1)]
     else:
         overload = _OVERLOAD.match(text)
