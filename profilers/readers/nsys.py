@@ -247,7 +247,7 @@ def _rebase(table: pd.DataFrame, runtime: dict[str, Any], ranges: Ranges) -> int
     if len(table):
         unfinished = table["unfinished"].to_numpy()
         for name in ("start_ns", "end_ns"):
-            table[name] = np.where(unfinished, 0, table[name].to_numpy() - first)
+            table[name] = np.where(unfinished, NONE, table[name].to_numpy() - first)
     return first
 
 
@@ -426,4 +426,4 @@ def _nothing_on_the_device(database: Database, calls: int) -> Note:
             f"no GPU activity: {calls:,} CUDA calls but no kernel; the profiler recorded nothing on the device "
             "(no permission for the counters, the wrong process traced, or kernels outside the captured range)"
         )
-    return Note("no_gpu_activity", text)
+    return Note("no_device_activity", text)
