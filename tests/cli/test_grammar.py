@@ -130,7 +130,8 @@ def test_data_to_stdout_talk_to_stderr(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_reader_that_had_enough_is_no_error() -> None:
-    command = f"{sys.executable} -P -c 'import sys; from tui.cli import main; sys.exit(main())' ls models --format html | true; exit ${{PIPESTATUS[0]}}"
+    program = "import sys; from tui.cli import main; sys.exit(main())"
+    command = f"{sys.executable} -P -c '{program}' ls models --format html | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=60
     )

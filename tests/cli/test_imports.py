@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from conftest import process  # type: ignore[import-not-found]
 
@@ -46,6 +48,11 @@ def test_looking_around_never_loads_torch(words: list[str]) -> None:
     assert not _loaded(*words) & {"torch", "transformers", "textual"}
 
 
-@pytest.mark.parametrize("format", ["table", "csv", "parquet", "html"])
-def test_show_never_loads_torch_or_textual(format: str, finished: RunFolder) -> None:
-    assert not _loaded("show", finished.id, "kernels", "--format", format) & {"torch", "transformers", "textual"}
+@pytest.mark.parametrize("file", ["k.txt", "k.csv", "k.parquet", "k.html"])
+def test_show_never_loads_torch_or_textual(file: str, finished: RunFolder, tmp_path: Path) -> None:
+    assert not _loaded("show", finished.id, "kernels", "-o", str(tmp_path / file)) & {
+        "torch",
+        "transformers",
+        "textual",
+    }
+    assert (tmp_path / file).stat().st_size

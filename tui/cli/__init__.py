@@ -18,7 +18,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Never raises; ``KERNELSCOPE_DEBUG=1`` shows tracebacks."""
     try:
         code = _run(sys.argv[1:] if argv is None else list(argv))
-        sys.stdout.flush()
     except BrokenPipeError:
         return _quiet()
     except KeyboardInterrupt:
@@ -59,7 +58,9 @@ def _explain(error: Exception) -> int:
 
 def _quiet() -> int:
     """Whoever read our output has had enough (``| head``): no more output, and nothing is wrong."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    from tui.cli.output import silence
+
+    silence()
     return FINE
 
 
@@ -68,9 +69,9 @@ def _flushed(code: int) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        _quiet()
+        return _quiet()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _quiet()
         sys.stderr.write(f"kernelscope: cannot write the output: {error.strerror}\n")
         return FAILED
     return code

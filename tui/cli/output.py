@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profilers.analysis.registry import Table
-from tui.cli.errors import UsageError
+from tui.cli.errors import CommandError, UsageError
 from tui.export import BINARY, FORMATS, format_for, render, save
 
 if TYPE_CHECKING:
@@ -25,9 +25,20 @@ MAX_NOTES = 6
 
 def emit(data: bytes) -> None:
     """Data to stdout, exactly these bytes."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        silence()
+        raise CommandError(f"cannot write the output: {error.strerror}") from None
+
+
+def silence() -> None:
+    """Nothing more goes to stdout: what Python still holds for it must not fail a second time when the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def talk(line: str) -> None:

@@ -55,9 +55,11 @@ class Written:
 def for_people(frame: pd.DataFrame, table: Table, *, ascii: bool = False) -> list[Written]:
     """Every column with its header and cells as :mod:`tui.format` writes them."""
     out = []
-    for position, column in enumerate(described(frame, table)):
+    columns = described(frame, table)
+    units = _units(frame, columns, table)
+    for position, column in enumerate(columns):
         values = frame.iloc[:, position]
-        unit = unit_for(values) if column.format == "us" else ""
+        unit = units[position]
         write = writer(column.format, unit, ascii)
         if str(values.dtype) == "category":
             texts = [write(value) for value in values.cat.categories.tolist()]
@@ -67,3 +69,11 @@ def for_people(frame: pd.DataFrame, table: Table, *, ascii: bool = False) -> lis
             cells = [write(value) for value in values.tolist()]
         out.append(Written(column, header(column, unit, ascii=ascii), of(column, ascii=ascii), cells))
     return out
+
+
+def _units(frame: pd.DataFrame, columns: list[Col], table: Table) -> list[str]:
+    """The unit of each column of times. Columns that are there to be compared have one unit."""
+    units = [unit_for(frame.iloc[:, place]) if column.format == "us" else "" for place, column in enumerate(columns)]
+    if table.name == "compare":
+        return [("ms" if "ms" in units else "us") if unit else "" for unit in units]
+    return units

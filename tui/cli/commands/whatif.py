@@ -37,6 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import dataclasses
 
+    from profilers.analysis.whatif import WhatIfError
+
     for name, _ in args.group:
         if name not in GROUPS:
             raise UsageError(f"no group is called '{name}'{hint(name, GROUPS)}; there are {', '.join(GROUPS)}")
@@ -45,14 +47,12 @@ def run(args: argparse.Namespace) -> int:
     if case != WhatIf():
         options = dataclasses.replace(options, whatif=case)
     opened = open_target(args.target, args)
-    known = {str(name) for name in opened.recording.kernels["name"].unique()} if args.kernel else set()
-    for name, _ in args.kernel:
-        if name not in known:
-            raise UsageError(
-                f"no kernel of {args.target} is called '{name}' (kernelscope show {args.target} kernels --format csv)"
-            )
     table = table_of("whatif")
-    print_table(table.compute(opened.recording, options), table, args, {"title": opened.title})
+    try:
+        frame = table.compute(opened.recording, options)
+    except WhatIfError as error:
+        raise UsageError(str(error)) from None
+    print_table(frame, table, args, {"title": opened.title})
     talk_notes(opened.recording.notes, args.target)
     return FINE
 
@@ -62,7 +62,7 @@ def _factor(text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0 < value < math.inf:
+    if not value > 0:
         raise argparse.ArgumentTypeError(f"'{text}' is not a speed-up: a number above 0, e.g. 2 for twice as fast")
     return value
 

@@ -1,0 +1,109 @@
+"""Two or more runs or recordings side by side: what grew, what shrank, what is new, and the speed-up.
+
+The first one is a, the second b, and so on; ratio and delta are the last one against the first. Times are per step
+where every one of them has steps, else of the whole recording. --format table prints the summary and the rows; other
+formats hold the rows, or with --summary the summary.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from profilers.analysis.registry import Col, Table
+from tui.cli.errors import FINE, UsageError
+from tui.cli.output import add_output_arguments, chosen_format, print_table, talk, talk_notes
+from tui.cli.targets import add_analysis_arguments, open_target, options_of
+
+if TYPE_CHECKING:
+    from profilers.runs.opening import Opened
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "targets", metavar="RUN|FILE", nargs="+", help="two or more runs or recordings; the first is the base"
+    )
+    parser.add_argument(
+        "--by", choices=("kernel", "operator", "group"), default="kernel", help="what a row is (default: kernel)"
+    )
+    parser.add_argument("--summary", action="store_true", help="only the summary")
+    add_output_arguments(parser)
+    add_analysis_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from profilers.analysis.compare import CompareError, compare, summary_block
+
+    if len(args.targets) < 2:
+        raise UsageError("compare needs two or more runs or recordings")
+    format = chosen_format(args)
+    opened = [open_target(target, args) for target in args.targets]
+    recordings = [one.recording for one in opened]
+    names = names_of(opened)
+    try:
+        rows = compare(recordings, names, options_of(args), by=args.by)
+        summary = summary_block(recordings, names, options_of(args))
+    except CompareError as error:
+        raise UsageError(str(error)) from None
+    letters = list(rows.attrs["names"])
+    per = f"{args.by} times a {rows.attrs['per']}"
+    title = ", ".join(f"{letter}: {name}" for letter, name in rows.attrs["names"].items())
+    if args.summary or (format == "table" and args.output is None):
+        print_table(summary, summary_table(letters), args, {"title": title})
+    if not args.summary:
+        if format == "table" and args.output is None:
+            print(flush=True)
+        print_table(
+            rows,
+            rows_table(letters, args.by),
+            args,
+            {"title": per if format == "table" else title, "per": rows.attrs["per"]},
+        )
+    for letter, one, target in zip(letters, opened, args.targets, strict=True):
+        if one.recording.notes:
+            talk(f"{letter}: {one.title}")
+            talk_notes(one.recording.notes, target)
+    return FINE
+
+
+def names_of(opened: list[Opened]) -> list[str]:
+    """Their titles; where two are the same, with the run's id."""
+    titles = [one.title for one in opened]
+    return [
+        f"{one.title} ({one.run.id})" if titles.count(one.title) > 1 and one.run is not None else one.title
+        for one in opened
+    ]
+
+
+def rows_table(letters: list[str], by: str) -> Table:
+    """The columns of a comparison of so many."""
+    return Table(
+        "compare",
+        "What grew, what shrank, what is new?",
+        (
+            Col("name", by, "group" if by == "group" else "name"),
+            Col("group", "group", "group", wide=by == "group"),
+            *(Col(f"{letter}_us", letter, "us") for letter in letters),
+            Col("ratio", f"{letters[-1]}/a", "ratio", doc="inf: appeared; 0: vanished"),
+            Col("delta_us", f"{letters[-1]} - a", "us"),
+        ),
+        "",
+        "delta_us",
+    )
+
+
+def summary_table(letters: list[str]) -> Table:
+    """The columns of the summary of so many."""
+    return Table(
+        "compare-summary",
+        "How much faster, and by which share of the time?",
+        (
+            Col("quantity", "quantity"),
+            Col("unit", "unit"),
+            *(Col(letter, letter, "number") for letter in letters),
+            Col(
+                "change", "change", "number", doc="of times the speed-up, a over the last; of shares percentage points"
+            ),
+        ),
+        "",
+    )
