@@ -37,7 +37,8 @@ class Analyst:
         self.spec = self.folder.spec()
         self._windows: tuple[int, ...] = ()
         self._recording: Recording | None = None
-        self._tables: dict[tuple[Query, Options], pd.DataFrame | str] = {}
+        self._tables: dict[Query, pd.DataFrame | str] = {}
+        self._options = Options()
         self._stamps: tuple[Any, ...] = ()
         self._samples: pd.DataFrame | None = None
         self.version = 0
@@ -135,13 +136,15 @@ class Analyst:
     def _answer(self, queries: tuple[Query, ...], options: Options) -> tuple[Mapping[Query, Any], Mapping[Query, str]]:
         tables: dict[Query, Any] = {}
         problems: dict[Query, str] = {}
+        if options != self._options:
+            self._options = options
+            self._tables.clear()
         if self._recording is None:
             return tables, problems
         for query in queries:
-            key = (query, options)
-            if key not in self._tables:
-                self._tables[key] = compute(self._recording, query, options)
-            answer = self._tables[key]
+            if query not in self._tables:
+                self._tables[query] = compute(self._recording, query, options)
+            answer = self._tables[query]
             if isinstance(answer, str):
                 problems[query] = answer
             else:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from profilers.rules.names import short_names
 
 from profilers.analysis.registry import Col, Table
+from profilers.rules.names import short_names
 from tui import format as fmt
 from tui.cells import GAP
 from tui.cells import width as cells_of
@@ -140,8 +140,9 @@ class Grid:
                 spare -= grow
             else:
                 widths[column.name] = measured[column.name]
+        timed = any(c.name == "time_us" for c in self.table.columns)
         share = next((c for c in chosen if c.format == "pct" and c.name in ("pct", "time_pct", "pct_of_roof")), None)
-        self.bar_width = min(spare - GAP, BAR_MAX) if bars and share is not None and spare - GAP >= 6 else 0
+        self.bar_width = min(spare - GAP, BAR_MAX) if bars and timed and share is not None and spare - GAP >= 6 else 0
         self.hidden = tuple(reversed(hidden))
         self.columns = tuple(
             Shown(column, widths[column.name], column.format in fmt.RIGHT, self.unit(column)) for column in chosen
@@ -167,7 +168,7 @@ class Grid:
     def text(self, value: Any, column: Col) -> str:
         """A cell for people; names are shortened, unique within the table."""
         if column.format == "name":
-            return self._shorten(column.name, [value])[0]
+            return self._shorten(column.name, [value])[0] or ("-" if self.ascii else fmt.MISSING)
         return fmt.cell(value, column, unit=self.unit(column), ascii=self.ascii)
 
     def _shorten(self, name: str, values: Sequence[Any] | pd.Series) -> list[str]:

@@ -75,12 +75,23 @@ class Watcher:
     def run(self) -> None:
         """Tick until stopped."""
         while not self._stopped:
-            snapshot = self.tick()
+            snapshot = self._safe_tick()
             if snapshot is not None and not self._stopped:
                 self.deliver(snapshot)
             live = any(row.live for row in self._last.runs)
             self._wake.wait(LIVE_S if live else QUIET_S)
             self._wake.clear()
+
+    def _safe_tick(self) -> Snapshot | None:
+        """A tick that cannot end the watch: what went wrong is shown in the title, and the next tick tries again."""
+        try:
+            return self.tick()
+        except Exception as problem:
+            error = f"{type(problem).__name__}: {problem}".splitlines()[0]
+            if error == self._last.error:
+                return None
+            self._last = dataclasses.replace(self._last, error=error)
+            return self._last
 
     def tick(self) -> Snapshot | None:
         """Look once. The new snapshot, or None when nothing that is shown has changed."""

@@ -65,6 +65,10 @@ class ExportScreen(ModalScreen[None]):
         box = self.query_one("#path", Input)
         box.value = str(Path(box.value).with_suffix(EXTENSIONS.get(message.value, ".svg")))
 
+    @on(Choices.Done)
+    def _done(self) -> None:
+        self.query_one("#path", Input).focus()
+
     @on(Input.Submitted)
     def _submitted(self) -> None:
         self.action_write()

@@ -390,7 +390,7 @@ _KEY_ORDER = (
     "Copy",
     "Stop",
     "Delete",
-    "Help",
     "Palette",
     "Quit",
+    "Help",
 )

@@ -45,7 +45,9 @@ class NewRunScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="new-run") as box:
             box.border_title = "New run"
-            box.border_subtitle = "space picks · tab goes on · ctrl+s starts · ctrl+y copies the command · escape back"
+            box.border_subtitle = (
+                "space picks · enter goes on and starts · ctrl+s starts now · ctrl+y copies · escape back"
+            )
             with Horizontal(id="new-run-body"):
                 with Vertical(id="new-run-models"):
                     yield Input(placeholder="search models (/)", id="search")
@@ -53,9 +55,7 @@ class NewRunScreen(ModalScreen[None]):
                 with Vertical(id="new-run-side"):
                     yield Static("devices", classes="label")
                     yield PickList(id="devices")
-                    yield Static(
-                        "options (left and right change; numbers are typed, commas make several runs)", classes="label"
-                    )
+                    yield Static("options · ← → change, numbers are typed", classes="label")
                     yield Choices(self._choices([]), id="choices")
                     yield Static("", id="about", classes="hint", markup=False)
             yield Static("", id="command", markup=False)
@@ -77,7 +77,7 @@ class NewRunScreen(ModalScreen[None]):
         self.entries = entries
         items: list[Item] = []
         for suite, names in catalogue.suites().items():
-            items.append(Item("", suite))
+            items.append(Item("", f"{suite}"))
             for name in names:
                 entry = entries[name]
                 detail = f"{millions(entry.parameters)}  {entry.task}"
@@ -218,6 +218,10 @@ class NewRunScreen(ModalScreen[None]):
     @on(PickList.Entered, "#devices")
     def _device_entered(self) -> None:
         self.query_one("#choices", Choices).focus()
+
+    @on(Choices.Done)
+    def _options_done(self) -> None:
+        self.action_start()
 
     def action_search(self) -> None:
         self.query_one("#search", Input).focus()

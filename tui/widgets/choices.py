@@ -34,12 +34,16 @@ class Choices(Lines, can_focus=True):
         Binding("down", "pick(1)", "Down", show=False, id="choices.down"),
         Binding("left", "turn(-1)", "Change", show=False, id="choices.left"),
         Binding("right,space", "turn(1)", "Change", show=False, id="choices.right"),
+        Binding("enter", "done", "Done", show=False, id="choices.done"),
     ]
 
     class Changed(Message):
         def __init__(self, name: str, value: str) -> None:
             super().__init__()
             self.name, self.value = name, value
+
+    class Done(Message):
+        """Enter: the form is filled in."""
 
     def __init__(self, choices: Sequence[Choice], *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -90,6 +94,9 @@ class Choices(Lines, can_focus=True):
             self.screen.focus_next()
         else:
             self.screen.focus_previous()
+
+    def action_done(self) -> None:
+        self.post_message(self.Done())
 
     def action_turn(self, step: int) -> None:
         choice = self.choices[self.at]
