@@ -69,9 +69,10 @@ def model_for(request: Request, config: Any, name: str | None = None) -> Any:
     """
     steps.seed(request)
     cls = model_class(name or request.config["model"])
-    attention = request.attention if cls._supports_sdpa else "eager"
+    # Left open, every part of a model takes the fused attention where it has one (a convolutional backbone has none).
+    chosen = {"attn_implementation": "eager"} if request.attention == "eager" else {}
     with torch.device(request.device), FastFill():
-        return cls._from_config(config, dtype=steps.dtype_of(request), attn_implementation=attention)
+        return cls._from_config(config, dtype=steps.dtype_of(request), **chosen)
 
 
 def cache_argument(model: torch.nn.Module, cache: Any) -> dict[str, Any]:
