@@ -38,11 +38,13 @@ def shares_of(view: RunView) -> tuple[Share, ...]:
             key=lambda r: (rank.get(r[0], 5), -r[2]),
         )
         whole = sum(t for _, _, t in rows) + idle
-        out.append(Share(name, tuple((g, t) for _, g, t in rows), gemm_share(view, name, device, rows, whole), idle))
+        attention = view.attention_as_gemm and any(c == "attention" for c, _, _ in rows)
+        pct = gemm_share(view, rows, whole)
+        out.append(Share(name, tuple((g, t) for _, g, t in rows), pct, attention, idle))
     return tuple(out)
 
 
-def gemm_share(view: RunView, share: str, device: str, rows: list[tuple[str, str, float]], whole: float) -> float:
+def gemm_share(view: RunView, rows: list[tuple[str, str, float]], whole: float) -> float:
     """GEMM's percentage of a share: matrix multiply and convolution, and attention where the option says so."""
     counted = {"gemm", "attention"} if view.attention_as_gemm else {"gemm"}
     return 100.0 * sum(t for c, _, t in rows if c in counted) / whole if whole else 0.0

@@ -32,7 +32,8 @@ bytes come from counters where there are any (`ncu`), else by formula from the s
         frame = frame.sort_values("time_us")
         rows = list(zip(frame["intensity"], frame["tflops_per_s"], frame["group"], strict=True))
         roofs = frame["roof_tflops_per_s"].to_numpy(dtype=float)
-        top = float(roofs.max()) if len(roofs) and roofs.max() == roofs.max() else 0.0
+        known = roofs[roofs > 0]
+        top = float(known.max()) if len(known) else 0.0
         below = frame[frame["roof_tflops_per_s"] < top * 0.999]
         # Below the ridge the roof is intensity x bandwidth: one such row gives the bandwidth back.
         slope = float((below["roof_tflops_per_s"] / below["intensity"]).max()) * 1000 if len(below) else 0.0

@@ -23,6 +23,8 @@ class Share:
     name: str
     parts: tuple[tuple[str, float], ...]
     gemm_pct: float
+    with_attention: bool = False
+    """Whether ``gemm_pct`` holds fused attention too; the bar says so."""
     idle: float = 0.0
 
 
@@ -43,14 +45,14 @@ class ShareBars(Lines):
             return [[Segment("No window has arrived yet.", palette.style(palette.muted))]]
         label = 9
         narrow = width < 90
-        verdict = 22 if narrow else 34
+        verdict = 24 if narrow else 37
         bar = max(width - label - verdict - 1, 10)
         lines = []
         for share in self.shares:
             line = [Segment(fit(share.name, label), palette.style(palette.text, bold=True))]
             line += bars.stacked(slices(share, palette), bar, palette)
             text = f" {share.gemm_pct:5.1f} %"
-            sign = " G" if narrow else " GEMM"
+            sign = (" G" if narrow else " GEMM") + ("+A" if share.with_attention else "")
             line.append(Segment(sign + text, palette.style(palette.group("matmul"), bold=True)))
             of = (SHORT if narrow else OF).get(share.name, "")
             line.append(Segment((" " if narrow else "  ") + of, palette.style(palette.muted)))
