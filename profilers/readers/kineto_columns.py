@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from profilers.readers.flags import LONGEST_NS
 from profilers.readers.kineto_events import MISSING, float_nanoseconds, nanoseconds
 
 Ints = NDArray[np.int64]
@@ -20,7 +21,7 @@ LONGEST = np.iinfo(np.int64).max
 
 _STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)$")
 # Ranges that older profilers filed under operators: the step, the optimizer's step, the data loader's fetch.
-_ANNOTATION = re.compile(r"^(ProfilerStep\s*#|Optimizer\.\w+#|enumerate\(DataLoader\)#)")
+_ANNOTATION = re.compile(r"^(nn\.Module: |ProfilerStep\s*#|Optimizer\.\w+#|enumerate\(DataLoader\)#)")
 _MODULE = "nn.Module: "
 _INSTANCE = re.compile(r"_\d+$")
 _WINDOW_END = "Record Window End"
@@ -131,7 +132,7 @@ class Collector:
     def _host(self, bucket: list[Any], offset: int) -> tuple[list[Any], Ints, Ints]:
         """The same for host events: lengths that cannot be are 0, and counted."""
         spans, start, dur = self._complete(bucket, offset)
-        bad = (dur < 0) | (dur == LONGEST)
+        bad = (dur < 0) | (dur > LONGEST_NS)
         self.odd_host_times += int(np.count_nonzero(bad))
         return spans, start, np.where(bad, 0, dur)
 
