@@ -56,3 +56,12 @@ def test_show_never_loads_torch_or_textual(file: str, finished: RunFolder, tmp_p
         "textual",
     }
     assert (tmp_path / file).stat().st_size
+
+
+def test_a_users_own_apps_and_tui_folders_do_not_get_in_the_way(tmp_path: Path) -> None:
+    for name in ("apps", "tui", "profilers", "rich"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('theirs')\n")
+    done = process("ls", "models", "--format", "csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "gpt2" in done.stdout

@@ -262,3 +262,11 @@ def test_the_terminal_table_never_hides_silently(width: int, frame: pd.DataFrame
     assert named <= {c.name for c in TABLE.columns if c.wide}
     if width >= 80:
         assert all(len(line) <= width for line in text.splitlines() if not line.startswith("not shown"))
+
+
+def test_columns_that_are_compared_have_one_unit() -> None:
+    table = Table("compare", "", (Col("name", "kernel", "name"), Col("a_us", "a", "us"), Col("b_us", "b", "us")), "")
+    frame = pd.DataFrame({"name": ["k"], "a_us": [50_000.0], "b_us": [2.0]})
+    text = export.render(frame, table, "table").decode()
+    assert text.splitlines()[0].split() == ["kernel", "a", "ms", "b", "ms"]
+    assert text.splitlines()[2].split() == ["k", "50.0", "0.00200"]

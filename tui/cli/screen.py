@@ -26,7 +26,8 @@ def open_screen(args: argparse.Namespace, run: str | None = None) -> int:
     """Open the screen (on ``run``, a run's id) and return its exit code."""
     require_screen()
     from tui.app import run_app
+    from tui.cli.targets import root_of
 
     if args.no_color:
         os.environ["NO_COLOR"] = "1"
-    return run_app(run=run, root=args.runs, ascii=args.ascii, theme=args.theme, mouse=not args.no_mouse)
+    return run_app(run=run, root=root_of(args), ascii=args.ascii, theme=args.theme, mouse=not args.no_mouse)
