@@ -19,11 +19,15 @@ from profilers.runs import deaths
 from profilers.runs.deaths import End
 from profilers.runs.folder import RunFolder
 from profilers.runs.leases import lease_key
-from profilers.runs.reading import WindowReader
+from profilers.runs.reading import OwnWindows, WindowReader
 from profilers.runs.status import HEARTBEAT_S, own_identity, process_start
 
 GRACE_S = 5.0
 """How long a worker has between SIGTERM and SIGKILL."""
+
+WORKER = "profilers.collectors.worker"
+WORKERS = {"replay": "profilers.runs.replay"}
+"""Which module runs a target; anything else is measured."""
 
 _PROGRESS = msgspec.json.Decoder(Progress)
 _COPIED = tuple(name for name in Progress.__struct_fields__ if name not in ("state", "phase", "windows_done", "notes"))
@@ -38,7 +42,7 @@ class Job:
         self.key = lease_key(self.spec.device, self.spec.device_uuid)
         self.status = run.status()
         self.process: subprocess.Popen[bytes] | None = None
-        self.reader: WindowReader | None = None
+        self.reader: WindowReader | OwnWindows | None = None
         self.ended = False
         self._seen = 0
         self._written = b""
@@ -70,7 +74,14 @@ class Job:
         try:
             with (run.path / protocol.LOG).open("ab") as log:
                 self.process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "profilers.collectors.worker", str(run.path), str(os.getpid())],
+                    [
+                        sys.executable,
+                        "-P",
+                        "-m",
+                        WORKERS.get(self.spec.target, WORKER),
+                        str(run.path),
+                        str(os.getpid()),
+                    ],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -84,7 +95,7 @@ class Job:
             )
             return
         status.worker_pid, status.worker_start = self.process.pid, process_start(self.process.pid)
-        self.reader = WindowReader(run, self.spec)
+        self.reader = OwnWindows(run) if self.spec.target in WORKERS else WindowReader(run, self.spec)
         self.reader.start()
         # The driver may take seconds to answer: not in the way of the queue.
         threading.Thread(target=self._describe_machine, name="machine", daemon=True).start()

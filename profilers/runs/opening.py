@@ -93,7 +93,7 @@ def import_recording(path: Path | str, root: Path | None = None, progress: Progr
     held = _kept(path, root)
     if held is not None:
         return held
-    recording = _read(path, progress)
+    recording = read_file(path, progress)
     run = _keep(path, root, recording)
     if progress is not None:
         progress(1.0)
@@ -114,7 +114,7 @@ def _open_file(path: Path, root: Path, progress: Progress | None) -> Opened:
         except RunsError:
             held = None
     if held is None:
-        recording = _read(path, progress)
+        recording = read_file(path, progress)
         try:
             held = _keep(path, root, recording)
         except RunsError:
@@ -125,7 +125,8 @@ def _open_file(path: Path, root: Path, progress: Progress | None) -> Opened:
     return Opened(recording, path.name, held)
 
 
-def _read(path: Path, progress: Progress | None) -> Recording:
+def read_file(path: Path, progress: Progress | None = None) -> Recording:
+    """A file as a prepared recording, never kept. Raises ReadError."""
     from profilers import readers
 
     def part(share: float) -> None:
