@@ -87,9 +87,10 @@ def _is_shape(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Call:
-    """``name`` without its namespace; arguments by position, as recorded."""
+    """``name`` without its namespace (``dispatched``: it has one); arguments by position, as recorded."""
 
     name: str
+    dispatched: bool
     shapes: list[Any]
     dtypes: list[str]
     values: list[Any]
@@ -98,7 +99,7 @@ class Call:
     def parse(cls, name: str, shapes: str, dtypes: str, values: str) -> Call:
         short = name.rsplit("::", 1)[-1].removesuffix(".out").removesuffix("_out")
         kinds = [kind if isinstance(kind, str) else "TensorList" for kind in _list(dtypes)]
-        return cls(short, _list(shapes), kinds, _list(values))
+        return cls(short, "::" in name, _list(shapes), kinds, _list(values))
 
     def dtype(self, index: int) -> str:
         return self.dtypes[index] if index < len(self.dtypes) else ""

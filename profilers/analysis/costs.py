@@ -6,6 +6,7 @@ recording from another machine is priced here.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,17 +21,24 @@ from profilers.analysis.view import positions
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+_NODE = re.compile(r"Backward\d+$")
+
 _KEYS = ["name", "input_shapes", "input_dtypes", "input_values"]
 
 
 @dataclass(frozen=True, eq=False)
 class Costs:
     """One entry per operator. ``flops`` NaN: no formula applies; ``bytes`` NaN: not known; ``items`` are the elements
-    worked on (those of the largest tensor; 0 for a view or a wrapper, which moves nothing; -1: not known)."""
+    worked on (those of the largest tensor; 0 for a view or a wrapper, which moves nothing; -1: not known).
+
+    ``call_bytes`` and ``call_items`` are those of the whole call, whatever its descendants count already.
+    """
 
     flops: Floats
     bytes: Floats
     items: Ints
+    call_bytes: Floats
+    call_items: Ints
 
 
 def distinct_calls(operators: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
@@ -60,26 +68,25 @@ def element_size(operators: pd.DataFrame) -> int:
     return max(totals, key=lambda size: totals[size]) if totals else 4
 
 
-def is_priced(name: str) -> bool:
-    """Autograd's own nodes only wrap the operators that do the work."""
-    return "::" in name and not name.startswith(("autograd::", "torch::autograd"))
+def is_wrapper(name: str) -> bool:
+    """Whether an operator only calls others: a node of the autograd engine."""
+    return name.startswith(("autograd::", "torch::autograd")) or bool(_NODE.search(name))
 
 
 def costs(operators: pd.DataFrame) -> Costs:
     """Operations, bytes and items of every operator; a count that a descendant has already is not counted twice.
 
     An operator whose descendant has operations of its own counts none (``aten::linear`` over ``aten::addmm``: the leaf
-    decides). One whose descendant moves at least half of its bytes is a wrapper and moves none itself.
+    decides). One without operations whose descendant moves at least half of its bytes is a wrapper and moves none.
     """
     unique, which = distinct_calls(operators)
     size = len(unique)
     flop, byte, item = np.full(size, np.nan), np.full(size, np.nan), np.full(size, -1, np.int64)
     fallback = element_size(operators) if len(operators) else 4
     for index, (name, shapes, dtypes, values) in enumerate(unique.itertuples(index=False, name=None)):
-        if not is_priced(name):
+        if is_wrapper(name):
             byte[index], item[index] = 0.0, 0
-            continue
-        if not shapes:
+        if not shapes or is_wrapper(name):
             continue
         call = Call.parse(name, shapes, dtypes, values)
         work = formulas.work(call)
@@ -89,13 +96,14 @@ def costs(operators: pd.DataFrame) -> Costs:
         if moved is not None:
             byte[index], item[index] = moved
     flops_, bytes_, items = flop[which], byte[which], item[which]
+    call_bytes = bytes_
     parent = positions(operators["op_id"].to_numpy(), operators["parent_id"].to_numpy())
     depth = operators["depth"].to_numpy()
     below = _largest_below(np.nan_to_num(flops_), parent, depth)
     flops_ = np.where(below > 0, np.nan, flops_)
     below = _largest_below(np.nan_to_num(bytes_), parent, depth)
-    bytes_ = np.where((below > 0) & (below >= 0.5 * bytes_), 0.0, bytes_)
-    return Costs(flops_, bytes_, np.where(bytes_ == 0, 0, items))
+    bytes_ = np.where(np.isnan(flops_) & (below > 0) & (below >= 0.5 * bytes_), 0.0, bytes_)
+    return Costs(flops_, bytes_, np.where(bytes_ == 0, 0, items), call_bytes, items)
 
 
 def _largest_below(values: Floats, parent: Ints, depth: Ints) -> Floats:

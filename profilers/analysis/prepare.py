@@ -17,7 +17,7 @@ from profilers.analysis.options import Options
 from profilers.analysis.peaks import Peaks, recording_peaks
 from profilers.analysis.rates import kernel_peaks
 from profilers.analysis.tally import constant
-from profilers.analysis.view import equals, positions
+from profilers.analysis.view import equals, is_cpu, positions
 from profilers.rules.load import classify
 from profilers.rules.matcher import RuleSet
 from profilers.tables import KERNELS, Note, Recording
@@ -36,7 +36,7 @@ def prepare(
     priced = costs(recording.operators)
     recording = recording.replace(operators=recording.operators.assign(flops=priced.flops, bytes=priced.bytes))
     recording = cpu_kernels(recording, priced)
-    recording = share_costs(recording)
+    recording = share_costs(recording, priced)
     return estimate(recording, priced, recording_peaks(recording, Options(peaks=peaks or {})))
 
 
@@ -79,7 +79,12 @@ def cpu_kernels(recording: Recording, priced: Costs) -> Recording:
     return recording.replace(kernels=KERNELS.conform(frame))
 
 
-def share_costs(recording: Recording) -> Recording:
+def _on_cpu(kernels: pd.DataFrame) -> bool:
+    """Whether the rows are those of :func:`cpu_kernels` (a recording has them only where it has no device's)."""
+    return bool(len(kernels)) and is_cpu(str(kernels["device"].iloc[0]))
+
+
+def share_costs(recording: Recording, priced: Costs) -> Recording:
     """Give each kernel its part of its operator's operations and bytes, by duration.
 
     A GEMM or attention kernel works for the nearest operator with a FLOP formula, and has its operations to itself (a
@@ -112,7 +117,9 @@ def share_costs(recording: Recording) -> Recording:
     has_heavy = np.zeros(len(operators), bool)
     has_heavy[row[counted & heavy]] = True
     flops = part(operators["flops"].to_numpy(), counted & (heavy | ~has_heavy[row]))
-    moved = part(operators["bytes"].to_numpy(), counted)
+    # On a device the launching operator's whole call counts, and whatever launches a kernel moves something.
+    whole_call = np.where(priced.call_bytes > 0, priced.call_bytes, np.nan)
+    moved = part(priced.bytes if _on_cpu(kernels) else whole_call, counted)
     old_flops, old_bytes = kernels["flops"].to_numpy(), kernels["bytes"].to_numpy()
     keep_flops = measured & ~np.isnan(old_flops)
     keep_bytes = (measured | ~equals(kernels["kind"], "kernel")) & ~np.isnan(old_bytes)
@@ -135,8 +142,12 @@ def estimate(recording: Recording, priced: Costs, peaks: Mapping[str, Peaks]) ->
     row = positions(recording.operators["op_id"].to_numpy(), kernels["op_id"].to_numpy())
     flops = kernels["flops"].to_numpy().copy()
     guess = np.flatnonzero(np.isnan(flops) & (row >= 0))
-    items = priced.items[row[guess]].astype(float)
-    flops[guess] = np.where(items >= 0, items, np.nan)
+    if _on_cpu(kernels):
+        items = priced.items[row[guess]].astype(float)
+        flops[guess] = np.where(items >= 0, items, np.nan)
+    else:
+        items = priced.call_items[row[guess]].astype(float)
+        flops[guess] = np.where(items > 0, items, np.nan)
     seconds = kernels["dur_ns"].to_numpy() / 1e9
     with np.errstate(divide="ignore", invalid="ignore"):
         sm = np.minimum(100 * flops / seconds / (flop_peak * 1e12), 100)
@@ -149,7 +160,7 @@ def estimate(recording: Recording, priced: Costs, peaks: Mapping[str, Peaks]) ->
     kernels = kernels.assign(sm_pct=sm, dram_pct=dram, source=source.cat.remove_unused_categories())
     notes = []
     if (todo & known).any():
-        where = "; ".join(sorted({f"{p.name} ({p.source}: {p.cite})" for p in peaks.values()}))
+        where = "; ".join(sorted({f"{p.name}: {p.cite or p.source}" for p in peaks.values()}))
         text = f"SM % and DRAM % are estimates from shapes over peaks: {where}"
         notes.append(Note("utilization_estimated", text, int((todo & known).sum())))
     if (todo & ~known).any():

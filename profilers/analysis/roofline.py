@@ -27,7 +27,8 @@ def roofline(recording: Recording, options: Options) -> pd.DataFrame:
 
     Operations and bytes are the counters' where the recording has them, else from the operators' shapes. ``roof`` is
     min(peak, intensity x bandwidth). ``pct_of_roof`` is the larger of operations over the compute peak and bytes over
-    the memory peak, which is the same thing, and holds for kernels that compute nothing as well. NaN: not known.
+    the memory peak, which is the same thing, and holds for kernels that compute nothing as well; above 100 means that
+    bytes came from caches, or that the peak is a poor estimate. NaN: not known.
     """
     v = view(recording)
     rows, frame = v.rows, v.kernels

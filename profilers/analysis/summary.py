@@ -75,7 +75,8 @@ def distinct_operators(v: View, kernels: intervals.Ints) -> int:
 def notes(recording: Recording, options: Options) -> pd.DataFrame:
     """What was dropped, repaired, not attributed or assumed: the reader's and the pipeline's notes, and what follows
     from the tables themselves."""
-    found = merge_notes((*recording.notes, *_counted(view(recording))))
+    known = {note.code for note in recording.notes}
+    found = merge_notes((*recording.notes, *(n for n in _counted(view(recording)) if n.code not in known)))
     return pd.DataFrame([(note.code, note.count, note.text) for note in found], columns=["code", "count", "text"])
 
 
@@ -89,12 +90,15 @@ def _counted(v: View) -> list[Note]:
     replayed = kernels & v.kernels["graph"].to_numpy()
     total = v.time_ns(v.is_kernel)
     found = [
-        (~v.believed, "flagged", "activities whose duration is not believed: left out of every sum"),
         (copies, "copies", f"copies and sets ({v.dur[copies].sum() / 1e3:,.0f} us): in busy and wall time, no kernels"),
-        (unlaunched, "unlaunched", _part("kernels launched before the recording began", v, unlaunched, total)),
-        (unlinked, "unlinked", _part("kernels launched outside any operator", v, unlinked, total)),
-        (replayed, "graph", _part("kernels replayed from a graph: classified by name only", v, replayed, total)),
-        (unclassified, "unclassified", _part("kernels that no rule classifies", v, unclassified, total)),
+        (unlaunched, "unlaunched_kernels", _part("kernels launched before the recording began", v, unlaunched, total)),
+        (unlinked, "unlinked_kernels", _part("kernels launched outside any operator", v, unlinked, total)),
+        (
+            replayed,
+            "graph_replays",
+            _part("kernels replayed from a graph: classified by name only", v, replayed, total),
+        ),
+        (unclassified, "unclassified_kernels", _part("kernels that no rule classifies", v, unclassified, total)),
     ]
     notes_ = [Note(code, text, int(mask.sum())) for mask, code, text in found if mask.any()]
     outside = _outside_steps(v)

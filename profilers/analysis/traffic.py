@@ -100,6 +100,8 @@ def traffic(call: Call, work: Work | None, fallback: int) -> tuple[float, int] |
     ``fallback`` is the element size where no type is recorded (the tensors of a list). None: nothing is known.
     """
     tensors = call.tensors()
+    if not call.dispatched and call.name not in _STILL:
+        return None
     largest = max((numel(shape) for shape, _ in tensors), default=0)
     if call.name in _STILL:
         return 0.0, largest
