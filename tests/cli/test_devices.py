@@ -54,7 +54,7 @@ def test_an_unknown_device_lists_what_there_is() -> None:
 def test_bf16_is_refused_where_the_chip_lacks_it() -> None:
     spec = Spec(name="gpt2", workload="gpt2", dtype="bf16", device="cuda:0", device_uuid="GPU-0")
     with pytest.raises(UsageError, match=r"cuda:0 \(compute capability 7.0\) has no bf16; use --dtype fp16"):
-        refuse_what_devices_lack([spec], lambda uuid: (7, 0))
-    refuse_what_devices_lack([spec], lambda uuid: (8, 0))
-    refuse_what_devices_lack([spec], lambda uuid: None)
-    refuse_what_devices_lack([Spec(name="gpt2", workload="gpt2", dtype="bf16", device="cpu")], lambda uuid: (7, 0))
+        refuse_what_devices_lack([spec], ALL, lambda uuid: (7, 0))
+    refuse_what_devices_lack([spec], ALL, lambda uuid: (8, 0))
+    refuse_what_devices_lack([spec], ALL, lambda uuid: None)
+    refuse_what_devices_lack([Spec(name="gpt2", workload="gpt2", dtype="bf16", device="cpu")], ALL, lambda uuid: (7, 0))

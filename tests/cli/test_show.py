@@ -152,7 +152,8 @@ def test_compare_has_a_summary_and_rows_in_one_unit(cli: Cli, finished: RunFolde
     assert "kernel time a step" in done.out
     assert re.search(r"a µs +b µs +b/a × +b - a µs", done.out)
     rows = json.loads(cli("compare", finished.id, finished.id, "--format", "json").out)
-    assert (rows[0]["a_us"], rows[0]["b_us"], rows[0]["ratio"], rows[0]["delta_us"]) == (60.0, 60.0, 1.0, 0.0)
+    gemm = next(row for row in rows if row["name"] == GEMM)
+    assert (gemm["a_us"], gemm["b_us"], gemm["ratio"], gemm["delta_us"]) == (60.0, 60.0, 1.0, 0.0)
     summary = json.loads(cli("compare", finished.id, finished.id, "--summary", "--format", "json").out)
     assert summary[0]["quantity"] == "step time (mean)"
     assert cli("compare", finished.id).code == 2

@@ -74,7 +74,9 @@ def _why_no_gpu(word: str, gpus: Sequence[DeviceRow], rows: Sequence[DeviceRow])
 
 
 def refuse_what_devices_lack(
-    specs: Sequence[Spec], capability: Callable[[str], tuple[int, int] | None] | None = None
+    specs: Sequence[Spec],
+    devices: Sequence[DeviceRow],
+    capability: Callable[[str], tuple[int, int] | None] | None = None,
 ) -> None:
     """Raise :class:`UsageError` for a precision that a spec's device cannot compute in.
 

@@ -29,6 +29,21 @@ class Wish:
     argv: tuple[str, ...] = ()
 
 
+def planned(args: argparse.Namespace) -> list[Spec]:
+    """The runs that the arguments of ``kernelscope run`` ask for, or :class:`UsageError` in one line: the words, the
+    devices, and what the devices lack are looked at before anything starts."""
+    from apps.catalogue import BadRequest, UnknownWorkload
+    from tui.cli.devices import chosen_devices, refuse_what_devices_lack
+
+    devices = chosen_devices(args.device)
+    try:
+        made = specs(args, wishes(args.workloads, args.script_args), devices)
+    except (UnknownWorkload, BadRequest) as error:
+        raise UsageError(str(error)) from None
+    refuse_what_devices_lack(made, devices)
+    return made
+
+
 def wishes(words: Sequence[str], script_args: Sequence[str] | None) -> list[Wish]:
     """What the WORKLOAD words mean: a file is meant where a file is named, else the catalogue, else a model id.
 

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import argparse
 import math
+from typing import TYPE_CHECKING
 
-from apps.catalogue import ATTENTION, DTYPES, MODES, BadRequest, UnknownWorkload
-from tui.cli.errors import FINE, UsageError
+from apps.catalogue import ATTENTION, DTYPES, MODES
+from tui.cli.errors import FINE
 from tui.cli.output import talk
 from tui.cli.screen import has_terminal, require_screen
 from tui.cli.targets import add_analysis_arguments, root_of, rules_of
+
+if TYPE_CHECKING:
+    from profilers.runs.spec import Spec
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,28 +52,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tui.cli.devices import chosen_devices, refuse_what_devices_lack
-    from tui.cli.plan import specs, wishes
+    from tui.cli.plan import planned
 
     screen = has_terminal() and not args.no_tui and not args.detach
     if screen:
         require_screen()
-    devices = chosen_devices(args.device)
-    try:
-        planned = specs(args, wishes(args.workloads, args.script_args), devices)
-    except (UnknownWorkload, BadRequest) as error:
-        raise UsageError(str(error)) from None
-    refuse_what_devices_lack(planned)
+    specs = planned(args)
     if args.rules:
         rules_of(args)  # a mistake in them is told before anything starts
-    return start(planned, args, screen=screen)
+    return start(specs, args, screen=screen)
 
 
-def start(planned: list, args: argparse.Namespace, *, screen: bool) -> int:  # type: ignore[type-arg]
+def start(specs: list[Spec], args: argparse.Namespace, *, screen: bool) -> int:
     """Launch the specs; then the screen, or waiting with progress and tables, or (``--detach``) their ids on stdout."""
     from profilers.runs.launch import launch
 
-    runs = launch(planned, root_of(args))
+    runs = launch(specs, root_of(args))
     if args.detach:
         for folder in runs:
             print(folder.id)
