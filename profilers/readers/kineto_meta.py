@@ -42,6 +42,8 @@ def metadata(head: bytes, tail: bytes) -> tuple[dict[str, Any], list[Note]]:
                 found = _holder(msgspec.json.decode(version))
             except msgspec.DecodeError:
                 continue
+            if closing and tail.strip():
+                kinds = [*kinds, "cut off"]
             if not kinds:  # Only the end was missing, which the list of events has already told.
                 return found, []
             what = ", ".join(sorted(kinds))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import BinaryIO
 
 from profilers.readers.errors import ReadError
@@ -13,6 +13,7 @@ from profilers.tables import Note
 PIECE = 8 << 20
 """Bytes handed on at a time: large enough for the decoder, small enough that memory does not follow the file's size."""
 
+_STEP = 1 << 16
 _GZIP = b"\x1f\x8b"
 _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
@@ -52,34 +53,41 @@ class Source:
             data = self._take()
 
     def _gunzip(self, data: bytes) -> Iterator[bytes]:
-        inflate = zlib.decompressobj(wbits=31)
-        while True:
-            try:
-                text = inflate.decompress(data, PIECE)
-            except zlib.error as error:
-                self.notes.append(
-                    Note("damaged_gzip", f"the gzip data is damaged near byte {self._read:,} of the file ({error})")
-                )
-                return
-            if text:
-                yield text
-            if not inflate.eof:
-                data = inflate.unconsumed_tail or self._take()
-                if not data:
-                    self.notes.append(
-                        Note("truncated_gzip", f"the gzip data ends too early (file of {self._read:,} bytes cut off)")
-                    )
-                    return
-                continue
-            data = inflate.unused_data or self._take()
-            if not data:
-                return
-            if data[:1] == _GZIP[:1] and len(data) == 1:
+        while data:
+            data = yield from self._member(data)
+            if len(data) == 1:
                 data += self._take()
-            if data[:2] != _GZIP:
+            if data and data[:2] != _GZIP:
                 self._skip_rest(data)
                 return
-            inflate = zlib.decompressobj(wbits=31)
+
+    def _member(self, data: bytes) -> Generator[bytes, None, bytes]:
+        """The text of one gzip member; returns what follows it in the file."""
+        inflate = zlib.decompressobj(wbits=31)
+        text: list[bytes] = []
+        size = 0
+        while not inflate.eof:
+            if not data and not (data := self._take()):
+                yield b"".join(text)
+                ends = f"the gzip data ends too early (a file of {self._read:,} bytes, cut off)"
+                self.notes.append(Note("truncated_gzip", ends))
+                return b""
+            step, data = data[:_STEP], data[_STEP:]
+            before = inflate.copy()
+            try:
+                text.append(inflate.decompress(step, PIECE))
+            except zlib.error as error:
+                yield b"".join([*text, *_up_to_damage(before, step)])
+                near = self._read - len(data) - len(step)
+                self.notes.append(Note("damaged_gzip", f"the gzip data is damaged behind byte {near:,} ({error})"))
+                return b""
+            data = inflate.unconsumed_tail + data
+            size += len(text[-1])
+            if size >= PIECE:
+                yield b"".join(text)
+                text, size = [], 0
+        yield b"".join(text)
+        return inflate.unused_data + data or self._take()
 
     def _skip_rest(self, data: bytes) -> None:
         count = 0
@@ -103,3 +111,12 @@ class Source:
         yield decoder.decode(first).removeprefix("\ufeff").encode("utf-8", "replace")
         for data in stream:
             yield decoder.decode(data).encode("utf-8", "replace")
+
+
+def _up_to_damage(inflate: zlib._Decompress, data: bytes) -> Iterator[bytes]:
+    """The text of compressed data up to the byte where it stops making sense."""
+    for byte in data:
+        try:
+            yield inflate.decompress(bytes((byte,)))
+        except zlib.error:
+            return

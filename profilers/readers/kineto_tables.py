@@ -170,7 +170,7 @@ def _plain_thread(tid: int | str) -> int | None:
     return tid if 0 <= tid < 1 << 62 else None
 
 
-def _category(codes: NDArray[Any], names: Any) -> pd.Categorical:
+def _category(codes: NDArray[Any], names: Any) -> Any:
     """Codes into ``names`` as a categorical of the names that occur; equal names become one category."""
     names = list(names)
     if not names:
@@ -384,7 +384,7 @@ def _stream_number(value: int | str) -> int:
     return wrap(value)
 
 
-def _sizes(sizes: Codes, codes: NDArray[Any]) -> tuple[pd.Categorical, Ints]:
+def _sizes(sizes: Codes, codes: NDArray[Any]) -> tuple[Any, Ints]:
     """Launch sizes as ``XxYxZ`` and their products (-1 where nothing is recorded)."""
     parsed = []
     for raw in sizes:

@@ -14,11 +14,15 @@ from profilers.tables import SCHEMAS, Recording
 PID, TID = 4242, 4242
 
 
-def op(name: str, ts: Any, dur: Any, tid: Any = TID, pid: Any = PID, cat: str = "cpu_op", **args: Any) -> dict[str, Any]:
+def op(
+    name: str, ts: Any, dur: Any, tid: Any = TID, pid: Any = PID, cat: str = "cpu_op", **args: Any
+) -> dict[str, Any]:
     return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
 
 
-def call(name: str, ts: Any, dur: Any, correlation: Any, tid: Any = TID, pid: Any = PID, cat: str = "cuda_runtime") -> Any:
+def call(
+    name: str, ts: Any, dur: Any, correlation: Any, tid: Any = TID, pid: Any = PID, cat: str = "cuda_runtime"
+) -> Any:
     return op(name, ts, dur, tid, pid, cat, correlation=correlation, cbid=211)
 
 

@@ -88,7 +88,9 @@ def test_sums(traces: Path, name: str) -> None:
         step = 0.0 if expected["baseTimeNanoseconds"] is None else np.spacing(8e12) * len(mine) + 0.001
         assert mine["dur_ns"].sum() / 1000 == pytest.approx(want["gpu_sum_us"], rel=0, abs=step)
         assert busy_ns(mine["start_ns"], mine["dur_ns"]) / 1000 == pytest.approx(want["gpu_union_us"], rel=0, abs=step)
-        assert (ends.max() - mine["start_ns"].min()) / 1000 == pytest.approx(want["span_us"], rel=0, abs=0.0021 if step else 0)
+        assert (ends.max() - mine["start_ns"].min()) / 1000 == pytest.approx(
+            want["span_us"], rel=0, abs=0.0021 if step else 0
+        )
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -143,11 +145,15 @@ def test_links_agree_with_sound_external_ids(traces: Path, name: str) -> None:
         if event.get("cat") == "cpu_op"
     }
     by_correlation = {
-        event["args"]["correlation"]: event["args"].get("External id") for event in events if event.get("cat") == "kernel"
+        event["args"]["correlation"]: event["args"].get("External id")
+        for event in events
+        if event.get("cat") == "kernel"
     }
     first = min(start for _, start in operators.values()) - recording.operators["start_ns"].min()
     compared = 0
-    for correlation, row in recording.kernels[recording.kernels["op_id"] >= 0][["correlation", "op_id"]].itertuples(index=False):
+    for correlation, row in recording.kernels[recording.kernels["op_id"] >= 0][["correlation", "op_id"]].itertuples(
+        index=False
+    ):
         external = by_correlation.get(correlation)
         if external in operators:
             own = recording.operators.iloc[row]
@@ -175,7 +181,9 @@ def test_devices_and_what_is_noted(traces: Path) -> None:
     assert codes(counters) == {"cupti_counters": 77, "no_device_activity": 77}
     launches = of("a100_launches_but_no_kernels.json")
     assert codes(launches) == {"no_device_activity": 260}
-    assert next(one.text for one in launches.notes).startswith("260 launches, 0 kernels: CUPTI recorded no GPU activity")
+    assert next(one.text for one in launches.notes).startswith(
+        "260 launches, 0 kernels: CUPTI recorded no GPU activity"
+    )
     assert len(launches.operators) == 1206
     alone = of("cpu_only_rank34.json.gz")
     assert codes(alone) == {"no_device_activity": 0}

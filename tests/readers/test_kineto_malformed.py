@@ -78,7 +78,10 @@ def no_ids(recording: Recording) -> None:
 
 def two_devices(recording: Recording) -> None:
     kernels = recording.kernels[recording.kernels["kind"] == "kernel"]
-    assert kernels.groupby("device", observed=True)["dur_ns"].sum().to_dict() == {"cuda:0": KERNEL_NS, "cuda:1": KERNEL_NS}
+    assert kernels.groupby("device", observed=True)["dur_ns"].sum().to_dict() == {
+        "cuda:0": KERNEL_NS,
+        "cuda:1": KERNEL_NS,
+    }
     assert codes(recording) == {"unlaunched_kernels": 60}
     assert {one.id for one in recording.devices} == {"cuda:0", "cuda:1"}
 

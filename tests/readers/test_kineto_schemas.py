@@ -269,7 +269,11 @@ def test_big_ids_stay_exact() -> None:
 
 
 def test_two_devices_with_one_stream_number() -> None:
-    events = [kernel("a", 100, 500_000, 1, device=0), kernel("b", 200, 5, 2, device=1), kernel("c", 300, 5, 3, device=1)]
+    events = [
+        kernel("a", 100, 500_000, 1, device=0),
+        kernel("b", 200, 5, 2, device=1),
+        kernel("c", 300, 5, 3, device=1),
+    ]
     recording = read(events)
     assert recording.kernels["flag"].tolist() == ["", "", ""]
     assert [one.id for one in recording.devices] == ["cuda:0", "cuda:1"]
