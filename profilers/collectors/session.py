@@ -93,6 +93,8 @@ class Session:
         self._ranges.off()
         profiler, self._profiler = self._profiler, None
         if profiler is not None:
+            # Stopped in the middle of a window it would hand out half of one as if it were whole.
+            profiler.on_trace_ready = None
             profiler.stop()
 
     # --- phases -------------------------------------------------------------------------------------------------------
