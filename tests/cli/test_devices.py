@@ -58,3 +58,16 @@ def test_bf16_is_refused_where_the_chip_lacks_it() -> None:
     refuse_what_devices_lack([spec], ALL, lambda uuid: (8, 0))
     refuse_what_devices_lack([spec], ALL, lambda uuid: None)
     refuse_what_devices_lack([Spec(name="gpt2", workload="gpt2", dtype="bf16", device="cpu")], ALL, lambda uuid: (7, 0))
+
+
+def test_parameters_larger_than_the_memory_are_refused() -> None:
+    small = [DeviceRow("cuda:0", "T4", "GPU-0", "cuda", 16.1, 0.1, 0.0)]
+    spec = Spec(name="gpt2-xl", workload="gpt2-xl", dtype="fp32", device="cuda:0", mode="infer")
+    refuse_what_devices_lack([spec], small)
+    tiny = [DeviceRow("cuda:0", "GTX", "GPU-0", "cuda", 4.0, 0.1, 0.0)]
+    with pytest.raises(UsageError, match="gpt2-xl in fp32: its parameters take 6.2 GB; cuda:0 has 4.0 GB"):
+        refuse_what_devices_lack([spec], tiny)
+    train = Spec(name="gpt2-xl", workload="gpt2-xl", dtype="bf16", device="cuda:0", mode="train")
+    with pytest.raises(UsageError, match="its parameters and gradients take 6.2 GB"):
+        refuse_what_devices_lack([train], tiny)
+    refuse_what_devices_lack([train], [DeviceRow("cuda:0", "?", "GPU-0", "cuda", None, None, None)])

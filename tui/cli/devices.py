@@ -78,18 +78,35 @@ def refuse_what_devices_lack(
     devices: Sequence[DeviceRow],
     capability: Callable[[str], tuple[int, int] | None] | None = None,
 ) -> None:
-    """Raise :class:`UsageError` for a precision that a spec's device cannot compute in.
+    """Raise :class:`UsageError` for a spec that its device surely cannot run: a precision that it does not compute in,
+    or parameters alone that are larger than its memory.
 
     ``capability`` gives a GPU's compute capability by UUID, None where it is not known (then nothing is refused).
     """
-    ask = capability or _capability
+    rows = {row.device: row for row in devices}
     for spec in specs:
-        if spec.dtype != "bf16" or not spec.device_uuid:
-            continue
-        found = ask(spec.device_uuid)
+        found = (capability or _capability)(spec.device_uuid) if spec.dtype == "bf16" and spec.device_uuid else None
         if found is not None and found < BF16_SINCE:
             what = f"{spec.device} (compute capability {found[0]}.{found[1]})"
             raise UsageError(f"{spec.name}: {what} has no bf16; use --dtype fp16 or fp32")
+        room = rows[spec.device].memory_total_gb if spec.device in rows else None
+        least, of = _least_gb(spec)
+        if room is not None and least > room:
+            raise UsageError(
+                f"{spec.name} in {spec.dtype}: its {of} take {least:.1f} GB; {spec.device} has {room:.1f} GB"
+            )
+
+
+def _least_gb(spec: Spec) -> tuple[float, str]:
+    """Decimal GB that a workload of the catalogue cannot do without, and what of: its published parameters in the run's
+    precision, twice in training (their gradients). 0 where nothing is published."""
+    from apps import catalogue
+
+    if spec.target != "catalogue":
+        return 0.0, ""
+    size = catalogue.lookup(spec.workload).sizes[spec.size]
+    weights = size.parameters * (4 if spec.dtype == "fp32" else 2) / 1e9
+    return (2 * weights, "parameters and gradients") if spec.mode == "train" else (weights, "parameters")
 
 
 def _capability(uuid: str) -> tuple[int, int] | None:

@@ -117,7 +117,7 @@ def models(args: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
                 "task": entry.task,
                 "modes": " ".join(entry.modes),
                 "dtypes": " ".join(entry.dtypes),
-                "parameters": entry.parameters,
+                "parameters": entry.parameters or -1,  # not published
                 "memory_gb": memory.get(entry.modes[0]),
                 "sizes": " ".join(entry.sizes),
                 "extra": entry.extra,
