@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -84,6 +84,7 @@ class Verdict:
 
 
 _NOTHING = Verdict()
+_GENERATED = re.compile(r"triton_|(?:graph_\d+_)?cpp_fused_")
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,15 +161,16 @@ class RuleSet:
         return _NOTHING
 
     def _match_operator(self, name: str) -> Verdict:
-        forms = operator_forms(name)
+        if _GENERATED.match(name):  # recorded as an operator under the name of its kernel
+            said = self.kernel(name)
+            if said.rule:
+                return replace(said, decisive=True)
         for rules, exact in zip(self._by_kind["operator"], self._exact, strict=True):
-            for form in forms:
+            for form in operator_forms(name):
                 rule = exact.get(form) or next((r for r in rules if r.match and r.match.fullmatch(form)), None)
                 if rule:
                     return Verdict(rule.group, rule.label, True, rule.takes)
-        # A generated kernel is recorded as an operator too: under its kernel name.
-        generated = self.kernel(name) if "fused" in name or name.startswith("triton_") else _NOTHING
-        return Verdict(generated.group, generated.rule, True) if generated.rule else _NOTHING
+        return _NOTHING
 
     def _match_module(self, name: str) -> Verdict:
         for rules in self._by_kind["module"]:
@@ -182,7 +184,7 @@ class RuleSet:
         best: tuple[int, str, Verdict] | None = None
         for word in self.operators_in(words):
             verdict = self.operator(word)
-            if rule.words == "nongemm" and verdict.group in _GEMM_GROUPS:
+            if not verdict.rule or (rule.words == "nongemm" and verdict.group in _GEMM_GROUPS):
                 continue
             rank = self.dominance.index(verdict.group) if verdict.group in self.dominance else len(self.dominance)
             if best is None or rank < best[0]:

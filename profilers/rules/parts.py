@@ -57,7 +57,7 @@ def split_kernel(name: str) -> Parts:
             break
         at = closing + 1
     function = "".join(pieces).strip()
-    if " " in function and "(" in text:  # a return type that is no void: int kernel(...)
+    if " " in function and f"{function}(" in text:  # a return type that is no void: int kernel(...)
         function = function.rsplit(" ", 1)[-1]
     return Parts(function or text, template)
 
