@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -220,7 +219,6 @@ def _keep(path: Path, root: Path, recording: Recording) -> RunFolder:
     return run
 
 
-@lru_cache(maxsize=1)
 def version() -> str:
     """What prepared windows depend on: the rules in force (the user's too) and the code that reads and classifies."""
     import profilers.analysis
