@@ -86,10 +86,18 @@ class Sharing:
 
     def share(self, start: Any, end: Any) -> Floats:
         """Nanoseconds that fall to an interval ``[start, end)`` which was one of those counted (or a part of one)."""
+        return np.maximum(self._until(end, self.weight) - self._until(start, self.weight), 0.0)
+
+    def busy_between(self, start: Any, end: Any) -> Floats:
+        """Nanoseconds of ``[start, end)`` in which anything ran."""
+        return self._until(end, self.busy) - self._until(start, self.busy)
+
+    def _until(self, time: Any, sums: Any) -> Floats:
         if not self.time.size:
-            return np.zeros(np.shape(start))
-        result: Floats = np.interp(end, self.time, self.weight) - np.interp(start, self.time, self.weight)
-        return np.maximum(result, 0.0)
+            return np.zeros(np.shape(time))
+        # Seen from the first instant, so that times long after their origin stay exact as floats.
+        origin = self.time[0]
+        return np.asarray(np.interp(np.asarray(time) - origin, self.time - origin, sums), np.float64)
 
 
 def sharing(start: Ints, end: Ints, windows: tuple[Ints, Ints] | None = None) -> Sharing:

@@ -34,7 +34,7 @@ def _device(v: View, device: int, state: np.ndarray, gemm: np.ndarray, wanted: i
     bins = min(wanted, high - low)
     if bins < 1:
         return pd.DataFrame(columns=_COLUMNS)
-    edges = np.round(np.linspace(low, high, bins + 1)).astype(np.int64)
+    edges = low + np.round(np.linspace(0, high - low, bins + 1)).astype(np.int64)
     begin, end, row = v.segments(device)
     shared = intervals.sharing(begin, end)
     begin, end, index, place = intervals.cut(begin, end, edges)
@@ -49,7 +49,7 @@ def _device(v: View, device: int, state: np.ndarray, gemm: np.ndarray, wanted: i
     by_class = table(v.cls.astype(np.int64), len(CLASSES), everything)
     by_state = table(state, state_names().size, np.flatnonzero(v.is_kernel[row]))
     gemm_time = np.bincount(place, np.where(gemm[row], time, 0), minlength=bins)
-    busy = np.interp(edges, shared.time, shared.busy)
+    busy = shared.busy_between(edges[:-1], edges[1:])
     ran = by_class.sum(axis=1) > 0
     return pd.DataFrame(
         {
@@ -60,7 +60,7 @@ def _device(v: View, device: int, state: np.ndarray, gemm: np.ndarray, wanted: i
             "class": np.where(ran, np.array(CLASSES, object)[by_class.argmax(axis=1)], IDLE),
             "state": np.where(by_state.sum(axis=1) > 0, state_names()[by_state.argmax(axis=1)], ""),
             "gemm_pct": np.minimum(100 * gemm_time / length, 100),
-            "busy_pct": np.minimum(100 * np.diff(busy) / length, 100),
+            "busy_pct": np.minimum(100 * busy / length, 100),
         },
         columns=_COLUMNS,
     )
