@@ -138,6 +138,8 @@ def split(recording: Recording, cuts: npt.NDArray[np.int64]) -> Iterator[Recordi
     runtime call with its beginning; ids are counted anew in each window. Notes go with the first."""
     import numpy as np
 
+    from profilers.runs.windows import EXTENTS
+
     operators, kernels = recording.operators, recording.kernels
     last = len(cuts) - 2
 
@@ -173,7 +175,14 @@ def split(recording: Recording, cuts: npt.NDArray[np.int64]) -> Iterator[Recordi
         part = part.assign(op_id=np.arange(len(rows)), parent_id=renamed(part["parent_id"]))
         mine = kernels.iloc[np.flatnonzero(kernel_window == number)]
         mine = mine.assign(op_id=renamed(mine["op_id"]))
+        start, end = int(cuts[number]), int(cuts[number + 1])
+        base = recording.origin.base_ns
+        extent = [[start, end, -1 if base is None else base + start]]
         yield recording.replace(
+            # Pieces of one recording abut: the pause before the next step is part of it.
+            origin=replace(
+                recording.origin, extra={**recording.origin.extra, EXTENTS: msgspec.json.encode(extent).decode()}
+            ),
             operators=part.reset_index(drop=True),
             kernels=mine.reset_index(drop=True),
             steps=recording.steps.iloc[np.flatnonzero(step_window == number)].reset_index(drop=True),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ from profilers.tables import KERNELS, NONE, OPERATORS, RUNTIME, STEPS, Device, N
 WINDOWS = "windows"
 _TABLES = (OPERATORS, KERNELS, STEPS, RUNTIME)
 _JSON = "window.json"
+
+EXTENTS = "windows_ns"
+"""Key of ``Origin.extra``: where each window lies (see :func:`join`)."""
 
 
 class WindowError(Exception):
@@ -113,30 +117,28 @@ def _read_table(path: Path, schema: tables.Schema) -> pd.DataFrame:
 
 
 def join(recordings: Sequence[Recording]) -> Recording:
-    """Several windows, in order of time, as one recording.
+    """Several windows, in order of time, as one recording, laid end to end.
+
+    Between two windows nothing was recorded, and that must not look like idle time: each window begins where the one
+    before ended. ``origin.extra['windows_ns']`` holds a JSON list of ``[start, end, epoch]`` a window: where it lies in
+    the joined recording, and its real beginning in nanoseconds since the epoch (-1 where the source has no clock). A
+    window that already carries such a list (a piece of a longer recording) keeps the extent that is written there.
 
     Operators, steps and correlations keep their numbers where those already go on from window to window, and are moved
-    up where they start anew, so that each stays unique. All times are put on the clock of the first window by the
-    origins' ``base_ns``; without one they stay as they are and a note says so. ``origin.extra['windows_ns']`` lists
-    each window's first and last instant (JSON, pairs on the common clock): between two windows nothing was recorded,
-    and that is not idle time. Joining a joined recording with one more window gives the same as joining all at once.
+    up where they start anew, so that each stays unique. Joining a joined recording with one more window gives the same
+    as joining all at once.
     """
     if not recordings:
         return Recording(OPERATORS.empty(), KERNELS.empty(), STEPS.empty(), RUNTIME.empty())
     first = recordings[0]
-    base = first.origin.base_ns
     next_op, next_step, next_correlation = 0, 0, 0
     parts: dict[str, list[pd.DataFrame]] = {schema.name: [] for schema in _TABLES}
     spans: list[list[int]] = []
     devices: dict[str, Device] = {}
     notes: list[Note] = []
-    clockless = 0
     for recording in recordings:
-        shift = 0
-        if base is not None and recording.origin.base_ns is not None:
-            shift = recording.origin.base_ns - base
-        elif recording is not first:
-            clockless += 1
+        held = extents(recording)
+        shift = spans[-1][1] - held[0][0] if spans and held else 0
         op_by = next_op
         step_by = _move(next_step, recording.steps["step"], recording.operators["step"], recording.kernels["step"])
         corr_by = _move(next_correlation, recording.runtime["correlation"], recording.kernels["correlation"])
@@ -145,13 +147,15 @@ def join(recordings: Sequence[Recording]) -> Recording:
                 recording.operators, {"start_ns": shift}, {"op_id": op_by, "parent_id": op_by, "step": step_by}
             ),
             "kernels": _moved(
-                recording.kernels,
-                {"start_ns": shift},
-                {"op_id": op_by, "step": step_by, "correlation": corr_by, "launch_ns": shift},
+                recording.kernels, {"start_ns": shift}, {"op_id": op_by, "step": step_by, "correlation": corr_by}
             ),
             "steps": _moved(recording.steps, {"start_ns": shift}, {"step": step_by}),
             "runtime": _moved(recording.runtime, {"start_ns": shift}, {"correlation": corr_by}),
         }
+        if shift:
+            # A launch may lie before its recording's origin; only -1 means that there was none.
+            launch = recording.kernels["launch_ns"].to_numpy()
+            moved["kernels"] = moved["kernels"].assign(launch_ns=np.where(launch != NONE, launch + shift, NONE))
         for name, frame in moved.items():
             parts[name].append(frame)
         next_op = max(next_op, _top(moved["operators"]["op_id"]) + 1)
@@ -159,27 +163,29 @@ def join(recordings: Sequence[Recording]) -> Recording:
         next_correlation = max(
             next_correlation, *(_top(moved[name]["correlation"]) + 1 for name in ("runtime", "kernels"))
         )
-        held = recording.origin.extra.get("windows_ns")
-        if held:
-            spans += [[start + shift, end + shift] for start, end in msgspec.json.decode(held, type=list[list[int]])]
-        else:
-            spans += _span(moved)
+        spans += [[start + shift, end + shift, epoch] for start, end, epoch in held]
         devices |= {device.id: device for device in recording.devices if device.id not in devices}
         notes += recording.notes
-    if clockless:
-        text = "windows without a common clock: their times each begin at their own origin"
-        notes.append(Note("window_clock", text, clockless))
-    origin = Origin(
-        kind=first.origin.kind,
-        path=first.origin.path,
-        tool=first.origin.tool,
-        rank=first.origin.rank,
-        world_size=first.origin.world_size,
-        base_ns=base,
-        extra={**first.origin.extra, "windows_ns": msgspec.json.encode(spans).decode()},
-    )
+    origin = replace(first.origin, extra={**first.origin.extra, EXTENTS: msgspec.json.encode(spans).decode()})
     frames = {schema.name: tables.concat(parts[schema.name], schema) for schema in _TABLES}
     return Recording(**frames, devices=tuple(devices.values()), origin=origin, notes=tables.merge_notes(notes))
+
+
+def extents(recording: Recording) -> list[list[int]]:
+    """``[start, end, epoch]`` of each window in a recording: as written there, else first to last instant of it all."""
+    written = recording.origin.extra.get(EXTENTS)
+    if written:
+        return msgspec.json.decode(written, type=list[list[int]])
+    starts, ends = [], []
+    for frame in (recording.steps, recording.operators, recording.kernels):
+        if len(frame):
+            start = frame["start_ns"].to_numpy()
+            starts.append(int(start.min()))
+            ends.append(int((start + frame["dur_ns"].to_numpy()).max()))
+    if not starts:
+        return []
+    base = recording.origin.base_ns
+    return [[min(starts), max(ends), NONE if base is None else base + min(starts)]]
 
 
 def _top(values: pd.Series) -> int:
@@ -203,14 +209,3 @@ def _moved(frame: pd.DataFrame, always: dict[str, int], known: dict[str, int]) -
             values = frame[name].to_numpy()
             data[name] = np.where(values >= 0, values + by, values).astype(values.dtype)
     return frame.assign(**data) if data else frame
-
-
-def _span(frames: Mapping[str, pd.DataFrame]) -> list[list[int]]:
-    starts, ends = [], []
-    for name in ("steps", "operators", "kernels"):
-        frame = frames[name]
-        if len(frame):
-            start = frame["start_ns"].to_numpy()
-            starts.append(int(start.min()))
-            ends.append(int((start + frame["dur_ns"].to_numpy()).max()))
-    return [[min(starts), max(ends)]] if starts else []

@@ -89,7 +89,7 @@ def test_window_round_trip(tmp_path):
     assert run.read_window(1).operators["name"][0] == "aten::other"
 
 
-def test_joined_windows_keep_ids_apart_and_one_clock(tmp_path):
+def test_joined_windows_lie_end_to_end_and_keep_ids_apart(tmp_path):
     run = RunFolder.create(tmp_path, Spec(name="m", workload="gpt2"))
     run.write_window(1, a_recording(base_ns=1000, step=3))
     run.write_window(2, a_recording(base_ns=6000, step=3))
@@ -97,15 +97,15 @@ def test_joined_windows_keep_ids_apart_and_one_clock(tmp_path):
     joined = run.recording()
     assert joined.operators["op_id"].tolist() == [0, 1, 2, 3, 4, 5]
     assert joined.operators["parent_id"].tolist() == [-1, 0, -1, 2, -1, 4]
-    assert joined.operators["start_ns"].tolist() == [10, 12, 5010, 5012, 8010, 8012]
+    assert joined.operators["start_ns"].tolist() == [10, 12, 46, 48, 82, 84]
     assert joined.kernels["op_id"].tolist() == [0, -1, 2, -1, 4, -1]
-    assert joined.kernels["launch_ns"].tolist() == [11, -1, 5011, -1, 8011, -1]
+    assert joined.kernels["launch_ns"].tolist() == [11, -1, 47, -1, 83, -1]
     assert joined.kernels["correlation"].tolist() == [5, 6, 7, 8, 9, 10]
     assert joined.runtime["correlation"].tolist() == [5, 7, 9]
     # The second window's step starts anew and moves up; the third's already lies above and stays.
     assert joined.steps["step"].tolist() == [3, 4, 8]
     assert joined.kernels["step"].tolist() == [3, -1, 4, -1, 8, -1]
-    assert joined.origin.extra["windows_ns"] == "[[9,45],[5009,5045],[8009,8045]]"
+    assert joined.origin.extra["windows_ns"] == "[[9,45,1009],[45,81,6009],[81,117,9009]]"
     assert joined.notes == (Note("dropped", "events without a name", 6),)
     grown = windows.join([windows.join([run.read_window(1), run.read_window(2)]), run.read_window(3)])
     for schema in (OPERATORS, KERNELS, STEPS, RUNTIME):
@@ -115,11 +115,16 @@ def test_joined_windows_keep_ids_apart_and_one_clock(tmp_path):
     assert len(run.recording([2]).operators) == 2
 
 
-def test_windows_without_a_clock_say_so():
-    first = a_recording()
-    second = a_recording().replace(origin=Origin("kineto"))
-    joined = windows.join([first, second])
-    assert [note.code for note in joined.notes] == ["dropped", "window_clock"]
+def test_time_between_windows_is_not_idle():
+    from profilers.analysis.registry import TABLES
+
+    parts = [a_recording(base_ns=0), a_recording(base_ns=10**9), a_recording().replace(origin=Origin("kineto"))]
+    joined = windows.join(parts)
+    assert windows.extents(joined) == [[9, 45, 9], [45, 81, 10**9 + 9], [81, 117, -1]]
+    (row,) = TABLES["summary"].compute(joined).to_dict("records")
+    assert row["busy_us"] == pytest.approx(0.075)
+    # Each window: 20 ns, a pause of 5, 5 ns; between two windows only what lay before the first kernel.
+    assert row["span_us"] == pytest.approx(0.102)
 
 
 def test_a_run_without_windows_is_empty(tmp_path):
