@@ -15,13 +15,17 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter
+from torch.utils._pytree import tree_iter, tree_map
+
+
+_CONDITIONS = (torch.Tensor.__bool__, torch.Tensor.item)
 
 
 class OnMeta(TorchFunctionMode):
     """While entered, attention on meta tensors is one fused operator, and a meta tensor used as a condition is true.
 
-    ``assumed`` counts those conditions: models ask whether a mask is all ones or whether anything is infinite.
+    ``assumed`` counts those conditions: models ask whether a mask is all ones or whether anything is infinite. Small
+    index tensors may stay on the CPU, where their values can be read; meeting a meta tensor, they become one.
     """
 
     def __init__(self) -> None:
@@ -34,10 +38,19 @@ class OnMeta(TorchFunctionMode):
             query = args[0] if args else kwargs["query"]
             if query.device.type == "meta":
                 return _attention(*args, **kwargs)
-        elif func is torch.Tensor.__bool__ and args[0].device.type == "meta":
+        elif func in _CONDITIONS and args[0].device.type == "meta" and args[0].dtype == torch.bool:
             self.assumed += 1
             return True
-        return func(*args, **kwargs)
+        elif func is torch.Tensor.to and args[0].device.type == "cpu" and args[0].dtype == torch.bool:
+            # A mask that moved to meta would lose its values, and with them the shape of what it selects.
+            return args[0]
+        try:
+            return func(*args, **kwargs)
+        except RuntimeError:
+            moved_args, moved_kwargs, mixed = _to_meta(args, kwargs)
+            if not mixed:
+                raise
+            return func(*moved_args, **moved_kwargs)
 
 
 def _attention(
@@ -68,6 +81,29 @@ def _attention(
     efficient = torch.ops.aten._scaled_dot_product_efficient_attention
     grad = torch.is_grad_enabled() and query.requires_grad
     return efficient(query, key, value, attn_mask, grad, dropout_p, is_causal, scale=scale)[0]  # type: ignore[no-any-return]
+
+
+def _ctc_loss_backward(grad: torch.Tensor, log_probs: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    return torch.empty_like(log_probs)
+
+
+# The one operator among the workloads that torch cannot shape on meta.
+_LIBRARY = torch.library.Library("aten", "IMPL", "Meta")
+for _name in ("_ctc_loss_backward", "_ctc_loss_backward.Tensor"):
+    if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{_name}", "Meta"):
+        _LIBRARY.impl(_name, _ctc_loss_backward)
+
+
+def _to_meta(args: Any, kwargs: Any) -> tuple[Any, Any, bool]:
+    """The arguments with CPU tensors moved to meta, and whether both kinds were there."""
+    kinds = {t.device.type for t in tree_iter((args, kwargs)) if isinstance(t, torch.Tensor)}
+
+    def move(value: Any) -> Any:
+        return value.to("meta") if isinstance(value, torch.Tensor) else value
+
+    if kinds != {"cpu", "meta"}:
+        return args, kwargs, False
+    return tree_map(move, args), tree_map(move, kwargs), True
 
 
 class PeakMemory(TorchDispatchMode):

@@ -65,3 +65,18 @@ def _decode(request: Request, model: Any, config: Any, tokens: torch.Tensor) -> 
         steps.on_meta(request, lambda: model(input_ids=tokens, logits_to_keep=1, **held))()
     last = tokens[:, -1:]
     return steps.same_cache(cache, lambda: model(input_ids=last, **held))
+
+
+def layers(request: Request) -> Built:
+    """Decoder layers alone, on a random activation of ``batch`` x ``seq`` x hidden: no embedding, no head.
+    ``train``: the sum of the outputs."""
+    config = config_for(request.config["model"], request.config.get("arch", {}))
+    model = model_for(request, config)
+    activation = steps.normal(request, request.batch, request.seq or 1, config.hidden_size)
+    return steps.built(
+        request,
+        model,
+        lambda: model(inputs_embeds=activation, use_cache=False).last_hidden_state,
+        item_name="sequences",
+        notes=(f"experts: {config._experts_implementation}",) if is_sparse(config) else (),
+    )

@@ -31,3 +31,10 @@ def pixels(request: Request, channels: int = 3) -> Any:
     side = request.config["image"]
     height, width = side if isinstance(side, list) else (side, side)
     return steps.normal(request, request.batch, channels, height, width)
+
+
+def encode(request: Request) -> Built:
+    """An encoder of images without a head. ``train``: the sum of its outputs."""
+    model = model_for(request, config_for(request.config["model"], request.config.get("arch", {})))
+    images = pixels(request)
+    return steps.built(request, model, lambda: model(pixel_values=images), item_name="images")
