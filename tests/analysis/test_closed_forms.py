@@ -188,7 +188,9 @@ def test_roofline_and_gemm_of_a_known_multiply() -> None:
     flops, moved = 2.0 * 4096**3, 3.0 * 2 * 4096**2
     operators = [operator(0, 0, 9, "aten::mm", group="matmul", flops=flops, bytes=moved, **shapes)]
     cost = {"flops": flops / 2, "bytes": moved / 2, "op_id": 0}
-    made = recording([kernel(0, 150_000, "g", "matmul", **cost), kernel(150_000, 50_000, "g", "matmul", **cost)], operators)
+    made = recording(
+        [kernel(0, 150_000, "g", "matmul", **cost), kernel(150_000, 50_000, "g", "matmul", **cost)], operators
+    )
     row = only(table(made, "gemms"), op="aten::mm")
     assert (row["shape"], row["dtype"], row["calls"]) == ("m=4096 n=4096 k=4096", "bf16", 1)
     assert row["gflops"] == pytest.approx(flops / 1e9) and row["gbytes"] == pytest.approx(moved / 1e9)
@@ -244,7 +246,8 @@ def test_freeing_everything_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [WhatIf(gemm=0), WhatIf(nongemm=-1), WhatIf(window=0), WhatIf(groups={"nope": 2.0}), WhatIf(gemm=math.nan)]
+    "change",
+    [WhatIf(gemm=0), WhatIf(nongemm=-1), WhatIf(window=0), WhatIf(groups={"nope": 2.0}), WhatIf(gemm=math.nan)],
 )
 def test_a_change_that_means_nothing_is_refused(change: WhatIf) -> None:
     with pytest.raises(WhatIfError):

@@ -20,7 +20,12 @@ def check(made: Recording, options: Options | None = None) -> None:
     tables = {name: TABLES[name].compute(made, options) for name in ANSWERED}
     summary = tables["summary"].set_index("device")
     time = summary["kernel_time_us"].sum()
-    for name, column in (("groups", "time_us"), ("kernels", "time_us"), ("states", "time_us"), ("runlengths", "time_us")):
+    for name, column in (
+        ("groups", "time_us"),
+        ("kernels", "time_us"),
+        ("states", "time_us"),
+        ("runlengths", "time_us"),
+    ):
         assert tables[name][column].sum() == pytest.approx(time)
     for name in ("groups", "kernels", "states"):
         assert tables[name]["pct"].sum() == pytest.approx(100 if time else 0)
