@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
-from profilers.rules.names import visible
-
 from profilers.analysis.registry import Col
+from profilers.rules.names import visible
 from profilers.rules.taxonomy import GROUPS
 
 RIGHT = frozenset({"count", "us", "pct", "number", "ratio"})
@@ -95,6 +94,9 @@ def of(column: Col, *, ascii: bool = False) -> str:
 
 def significant(value: float) -> str:
     """Three significant digits, whole digits never rounded away: 1,234 / 41.0 / 0.00213 / 4.10e-07."""
+    size = abs(value)
+    if 0.9995 <= size < 1e15:  # most cells, in a third of the time that the general way takes
+        return f"{value:,.0f}" if size >= 99.95 else f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
     mantissa, _, power = f"{value:.2e}".partition("e")
     exponent = int(power)
     if value == 0:

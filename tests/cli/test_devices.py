@@ -65,9 +65,9 @@ def test_parameters_larger_than_the_memory_are_refused() -> None:
     spec = Spec(name="gpt2-xl", workload="gpt2-xl", dtype="fp32", device="cuda:0", mode="infer")
     refuse_what_devices_lack([spec], small)
     tiny = [DeviceRow("cuda:0", "GTX", "GPU-0", "cuda", 4.0, 0.1, 0.0)]
-    with pytest.raises(UsageError, match="gpt2-xl in fp32: its parameters take 6.2 GB; cuda:0 has 4.0 GB"):
+    with pytest.raises(UsageError, match=r"gpt2-xl in fp32: its parameters take 6\.2 GB; cuda:0 has 4\.0 GB"):
         refuse_what_devices_lack([spec], tiny)
     train = Spec(name="gpt2-xl", workload="gpt2-xl", dtype="bf16", device="cuda:0", mode="train")
-    with pytest.raises(UsageError, match="its parameters and gradients take 6.2 GB"):
+    with pytest.raises(UsageError, match=r"its parameters and gradients take 6\.2 GB"):
         refuse_what_devices_lack([train], tiny)
     refuse_what_devices_lack([train], [DeviceRow("cuda:0", "?", "GPU-0", "cuda", None, None, None)])

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
+NOT_YET = {
+    "script": "a script cannot be run as it is yet; name a function of it that takes one step: file.py:function",
+    "hub": "a model by id or folder cannot be run yet; see 'kernelscope ls models', or write file.py:function",
+}
+"""What is understood but has no worker: refused here, before a run is made that could only fail."""
+
 
 @dataclass(frozen=True)
 class Wish:
@@ -35,9 +41,15 @@ def planned(args: argparse.Namespace) -> list[Spec]:
     from apps.catalogue import BadRequest, UnknownWorkload
     from tui.cli.devices import chosen_devices, refuse_what_devices_lack
 
+    if args.weights == "pretrained":
+        raise UsageError("--weights pretrained cannot be run yet: workloads are built with random weights")
     devices = chosen_devices(args.device)
     try:
-        made = specs(args, wishes(args.workloads, args.script_args), devices)
+        understood = wishes(args.workloads, args.script_args)
+        for wish in understood:
+            if wish.target in NOT_YET:
+                raise UsageError(f"{wish.workload}: {NOT_YET[wish.target]}")
+        made = specs(args, understood, devices)
     except (UnknownWorkload, BadRequest) as error:
         raise UsageError(str(error)) from None
     refuse_what_devices_lack(made, devices)

@@ -1,9 +1,9 @@
 """Profile workloads in the background; watch on the screen, or with --no-tui as lines of progress and final tables.
 
-WORKLOAD is a name of the catalogue (gpt2), a suite (nongemm), file.py:callable, a script (train.py -- --its args),
-a model id or a local model folder. Lists (--device cuda:0,cuda:1 --batch 1,8) make one run of each combination; runs
-on different devices go on at once, runs on one device one after the other. Closing the screen or the terminal stops
-none of them: 'kernelscope attach' comes back, 'kernelscope stop' ends them.
+WORKLOAD is a name of the catalogue (gpt2), a suite (nongemm) or a function of a file (model.py:build). Lists
+(--device cuda:0,cuda:1 --batch 1,8) make one run of each combination; runs on different devices go on at once, runs
+on one device one after the other. Closing the screen or the terminal stops none of them: 'kernelscope attach' comes
+back, 'kernelscope stop' ends them.
 """
 
 from __future__ import annotations
