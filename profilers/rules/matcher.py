@@ -84,6 +84,8 @@ class Verdict:
 
 
 _NOTHING = Verdict()
+_LONGEST = 16_384
+"""Characters of a name that rules look at; the longest template names seen run to 6,000."""
 _GENERATED = re.compile(r"triton_|(?:graph_\d+_)?cpp_fused_")
 
 
@@ -127,21 +129,21 @@ class RuleSet:
         """What a kernel's name alone says."""
         held = self._kernels.get(name)
         if held is None:
-            held = self._kernels[name] = self._match_kernel(name)
+            held = self._kernels[name] = self._match_kernel(name[:_LONGEST])
         return held
 
     def operator(self, name: str) -> Verdict:
         """What an operator's name alone says."""
         held = self._operators.get(name)
         if held is None:
-            held = self._operators[name] = self._match_operator(name)
+            held = self._operators[name] = self._match_operator(name[:_LONGEST])
         return held
 
     def module(self, name: str) -> Verdict:
         """What the class name of a module says about the small operators inside it."""
         held = self._modules.get(name)
         if held is None:
-            held = self._modules[name] = self._match_module(name)
+            held = self._modules[name] = self._match_module(name[:_LONGEST])
         return held
 
     def _match_kernel(self, name: str) -> Verdict:

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from profilers.rules.load import load_rules
 from profilers.rules.parts import Parts, camel_to_snake, split_kernel
 
 LIMIT = 56
 """A short name is cut to this many characters; what tells it from others may follow."""
 
+_LONGEST = 16_384
 _ENGINE = "autograd::engine::evaluate_function: "
 _GENERATED = re.compile(
     r"^(?P<lib>triton|(?:graph_\d+_)?cpp)_(?:(?P<kind>poi|red|per|tem|for|ssc|mix)_)?fused_(?P<words>\w+)$"
@@ -93,7 +93,7 @@ def short_name(full: str, group: str = "") -> str:
 
     ``group`` (a group of the taxonomy) stands in where the name itself says nothing, as in a bare ``Kernel``.
     """
-    return _clip(" ".join(visible(_shorten(full.strip(), group)).split())) or "(no name)"
+    return _clip(" ".join(visible(_shorten(full[:_LONGEST].strip(), group)).split())) or "(no name)"
 
 
 def _shorten(full: str, group: str) -> str:
@@ -178,7 +178,7 @@ def _lambda_type(template: str) -> str:
     functor = re.split(r"(?:std::|at::detail::)?[Aa]rray<", re.sub(r"^\d+, ", "", template))[0]
     functor = re.sub(r"\([^()]*\)|lambda\([^()]*\)", "", functor)
     found = [types[match.group()] for match in _data().type_words.finditer(functor)]
-    return found[0] if found else "i32" if loops else _type_in(template)
+    return found[0] if found else "i32" if loops else _type_in(functor)
 
 
 def _functor(template: str) -> str:
@@ -198,6 +198,8 @@ def _functor(template: str) -> str:
 
 
 def _fused(found: re.Match[str]) -> str:
+    from profilers.rules.load import load_rules  # pandas comes with it, and the first paint needs visible() alone
+
     words = re.sub(r"_\d+$", "", found.group("words"))
     rules = load_rules()
     names = rules.operators_in(words)

@@ -37,6 +37,13 @@ from profilers.rules.parts import operator_forms, split_kernel
             " T3)",
             "elementwise add i64",
         ),
+        (
+            "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int, int, int, int>, "
+            "cutlass::gemm::collective::CollectiveMma<cutlass::gemm::MainloopSm90TmaGmmaWarpSpecialized<4, "
+            "cute::tuple<cute::C<2>, cute::C<1>, cute::C<1> >, cutlass::gemm::KernelTmaWarpSpecializedPingpong>, "
+            "cute::tuple<cute::C<64>, cute::C<128>, cute::C<128> >, cutlass::float_e4m3_t> > >(int)",
+            "cutlass gemm e4m3 64x128x128",
+        ),
         ("nvjet_tst_192x8_64x8_4x1_v_bz_TNT", "nvjet tst 192x8"),
         ("Cijk_Alik_Bljk_HHS_BH_Bias_HA_S_SAV_UserArgs_MT128x128x32_MI16x16x1_SN_LDSB1", "cijk gemm f16 128x128x32"),
         ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "nccl all_reduce ring bf16"),
