@@ -113,4 +113,4 @@ def test_a_real_tiny_run_from_the_command_to_its_tables(cli: Cli) -> None:
     (folder,) = list_runs()
     assert f"{folder.id}: kernels" in done.out
     assert "G matmul" in done.out
-    assert f"{folder.id} · finished · step " in done.err
+    assert f"gpt2 {folder.id[-4:]} · finished · step " in done.err

@@ -79,10 +79,10 @@ def test_without_a_terminal_every_turn_is_a_plain_line(
     assert "\r" not in err
     assert "\x1b" not in err
     lines = err.splitlines()
-    assert f"{run.id} · starting: importing torch" in lines
-    assert f"{run.id} · profiling: window 1 · step 12.3 ± 0.100 ms · window 0/3 · 1 min 15 s left" in lines
-    assert f"{run.id} · profiling: window 2 · step 12.3 ± 0.100 ms · window 1/3 · 40 s left" in lines
-    assert lines[-1] == f"{run.id} · finished · step 12.3 ± 0.100 ms · window 3/3"
+    assert f"{waiting.label(run)} · starting: importing torch" in lines
+    assert f"{waiting.label(run)} · profiling: window 1 · step 12.3 ± 0.100 ms · window 0/3 · 1 min 15 s left" in lines
+    assert f"{waiting.label(run)} · profiling: window 2 · step 12.3 ± 0.100 ms · window 1/3 · 40 s left" in lines
+    assert lines[-1] == f"{waiting.label(run)} · finished · step 12.3 ± 0.100 ms · window 3/3"
 
 
 def test_a_run_that_only_ticks_on_is_quiet(
@@ -106,7 +106,7 @@ def test_a_terminal_has_one_rewritten_line_and_keeps_the_end(
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert all(len(part) <= 59 for part in err.rpartition("\r")[0].replace("\x1b[K", "").split("\r"))
-    assert err.endswith(f"\r\x1b[K{run.id} · finished · step 12.3 ± 0.100 ms · window 3/3\n")
+    assert err.endswith(f"\r\x1b[K{waiting.label(run)} · finished · step 12.3 ± 0.100 ms · window 3/3\n")
 
 
 def test_ctrl_c_says_how_to_come_back_and_a_second_one_stops_waiting(
@@ -116,8 +116,8 @@ def test_ctrl_c_says_how_to_come_back_and_a_second_one_stops_waiting(
     with pytest.raises(KeyboardInterrupt):
         waiting.wait([run])
     err = capsys.readouterr().err
-    assert err.count(f"kernelscope attach {run.id}") == 1
-    assert err.count(f"kernelscope stop {run.id}") == 1
+    assert err.count(f"kernelscope attach {run.id[-4:]}") == 1
+    assert err.count(f"kernelscope stop {run.id[-4:]}") == 1
     assert run.effective_status().live, "the run itself goes on"
 
 

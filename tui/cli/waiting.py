@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from profilers.rules.names import visible
 from tui.cli.output import plain, talk
 from tui.format import significant
 
@@ -43,7 +44,10 @@ def wait(runs: Sequence[RunFolder]) -> list[RunFolder]:
                 raise Interrupted from None
             warned = True
             for run in live:
-                talk(f"{run.id} goes on: 'kernelscope attach {run.id}' comes back, 'kernelscope stop {run.id}' ends it")
+                letters = run.id.rpartition("-")[2]
+                talk(
+                    f"{label(run)} goes on: 'kernelscope attach {letters}' comes back, 'kernelscope stop {letters}' ends it"
+                )
             talk("Ctrl-C once more stops waiting")
 
 
@@ -56,7 +60,7 @@ class _Lines:
         self.said: dict[int, tuple[object, ...]] = {}
         self.states: dict[int, str] = {}
         self.when: dict[int, float] = {}
-        self.open = False
+        self.text = ""
 
     def show(self, statuses: Sequence[Status]) -> None:
         """Rewrite the terminal's line; say in a line of its own what must stay: a new state, or a step further."""
@@ -75,25 +79,32 @@ class _Lines:
             if speak:
                 self.said[place], self.when[place] = told, now
                 self.close()
-                talk(line(self.runs[place].id, status))
+                talk(line(label(self.runs[place]), status))
 
     def _rewrite(self, statuses: Sequence[Status]) -> None:
         live = [(run, status) for run, status in zip(self.runs, statuses, strict=True) if status.live]
         if not live:
             return
         run, status = next(((r, s) for r, s in live if s.state != "queued"), live[0])
-        text = line(run.id, status) + (f" · {len(live) - 1} more" if len(live) > 1 else "")
-        width = shutil.get_terminal_size().columns - 1
-        sys.stderr.write("\r\x1b[K" + plain(text)[:width])
-        sys.stderr.flush()
-        self.open = True
+        text = line(label(run), status) + (f" · {len(live) - 1} more" if len(live) > 1 else "")
+        text = plain(visible(text))[: shutil.get_terminal_size().columns - 1]
+        if text != self.text:
+            self.text = text
+            sys.stderr.write("\r\x1b[K" + text)
+            sys.stderr.flush()
 
     def close(self) -> None:
         """Leave the rewritten line, so that the next output begins on its own."""
-        if self.open:
+        if self.text:
+            self.text = ""
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
-            self.open = False
+
+
+def label(run: RunFolder) -> str:
+    """A run's name with the last four letters of its id, by which every command finds it."""
+    name, _, letters = run.id.rpartition("-")
+    return f"{'-'.join(name.split('-')[3:])} {letters}"
 
 
 def line(name: str, status: Status) -> str:
