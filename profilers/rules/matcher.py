@@ -412,7 +412,10 @@ def _spoken_rules(
 
 
 def _filled(frame: pd.DataFrame, group: Ints, rule: Ints, table: _Labels) -> pd.DataFrame:
-    used, codes = np.unique(rule, return_inverse=True) if len(rule) else (np.zeros(1, np.int64), rule)
+    used = np.flatnonzero(np.bincount(rule, minlength=1))  # codes are few and dense: no sort of a million rows
+    rank = np.zeros(len(table.values), dtype=np.int32)
+    rank[used] = np.arange(len(used), dtype=np.int32)
+    codes = rank[rule]
     return frame.assign(
         **{
             "group": pd.Categorical.from_codes(group.astype(np.int8), pd.Index(_GROUP_NAMES)),

@@ -21,9 +21,9 @@ Result = TypeVar("Result")
 
 
 def timed(what: str, call: Callable[[], Result]) -> Result:
-    begin = time.perf_counter()
+    begin = time.process_time()
     result = call()
-    print(f"{what:<44} {time.perf_counter() - begin:8.3f} s")
+    print(f"{what:<44} {time.process_time() - begin:8.3f} CPU s")
     return result
 
 
