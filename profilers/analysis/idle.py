@@ -33,14 +33,12 @@ def idle(recording: Recording, options: Options) -> pd.DataFrame:
     """One row per cause, longest first. ``pct`` is of the devices' spans (first start to last end) added up, so the
     rows add up to the idle part of them."""
     v = view(recording)
-    sync = equals(recording.runtime["kind"], "sync")
-    start, dur = recording.runtime["start_ns"].to_numpy()[sync], recording.runtime["dur_ns"].to_numpy()[sync]
-    waiting = intervals.union(start, start + dur)
+    sync = recording.runtime[equals(recording.runtime["kind"], "sync")]
     lengths, causes, span = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
     for device in range(len(v.devices)):
         low, high = v.span(device)
         span += high - low
-        begin, end, cause = classified_gaps(v, device, waiting)
+        begin, end, cause = classified_gaps(v, device, _waits(v, device, sync))
         lengths.append(end - begin)
         causes.append(cause)
     length, cause = np.concatenate(lengths), np.concatenate(causes)
@@ -55,6 +53,14 @@ def idle(recording: Recording, options: Options) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["cause", "gaps", "time_us", "pct", "longest_us"])
 
 
+def _waits(v: View, device: int, sync: pd.DataFrame) -> tuple[Ints, Ints]:
+    """When a thread that launches on the device (any, where that is not known) was in a synchronising call."""
+    threads = v.threads(device)
+    calls = sync[np.isin(sync["thread_id"].to_numpy(), threads)] if threads.size else sync
+    start = calls["start_ns"].to_numpy()
+    return intervals.union(start, start + calls["dur_ns"].to_numpy())
+
+
 def classified_gaps(v: View, device: int, waiting: tuple[Ints, Ints]) -> tuple[Ints, Ints, Ints]:
     """The gaps of one device, and the position of their cause in :data:`CAUSES`. ``waiting`` are the joined intervals
     of synchronising calls."""
@@ -62,7 +68,7 @@ def classified_gaps(v: View, device: int, waiting: tuple[Ints, Ints]) -> tuple[I
     left, right = intervals.gaps(begin, end)
     if not left.size:
         return left, right, left
-    stepping = _at_step(v, left, right)
+    stepping = _at_step(v, device, left, right)
     if is_cpu(v.devices[device]):
         cause = np.where(stepping, _NAMES.index("between steps"), _NAMES.index("outside operators"))
         return left, right, cause
@@ -83,11 +89,12 @@ def classified_gaps(v: View, device: int, waiting: tuple[Ints, Ints]) -> tuple[I
     return left, right, cause.astype(np.int64)
 
 
-def _at_step(v: View, left: Ints, right: Ints) -> npt.NDArray[np.bool_]:
+def _at_step(v: View, device: int, left: Ints, right: Ints) -> npt.NDArray[np.bool_]:
     """Gaps that hold the begin or the end of a step, or lie outside all of them."""
-    if not len(v.steps):
+    steps = v.device_steps(device)
+    if not len(steps):
         return np.zeros(left.size, bool)
-    start = v.steps["start_ns"].to_numpy()
-    marks = np.sort(np.r_[start, start + v.steps["dur_ns"].to_numpy()])
+    start = steps["start_ns"].to_numpy()
+    marks = np.sort(np.r_[start, start + steps["dur_ns"].to_numpy()])
     holds = np.searchsorted(marks, right, side="left") > np.searchsorted(marks, left, side="left")
-    return holds | (intervals.covered(left, right, *v.windows) == 0)
+    return holds | (intervals.covered(left, right, *v.windows(device)) == 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -134,8 +135,7 @@ def device_peaks(device: Device, path: Path | None = None) -> Peaks | None:
         if entry.fits(device):
             return entry.peaks
     if device.kind == "cpu":
-        here = local_cpu()
-        return here if device.name in ("", here.name) else None
+        return local_cpu() if device.name in _local_names() else None
     if not device.name:
         return None
     for entry in _table():
@@ -246,9 +246,15 @@ def _clock_ghz(info: Mapping[str, str]) -> float:
 
 
 def _other_name() -> str:
-    import platform
-
     return platform.processor() or platform.machine() or "cpu"
+
+
+@lru_cache(maxsize=1)
+def _local_names() -> frozenset[str]:
+    """What a recording made here may call the processors: a recording that names none is taken to be from here."""
+    info = _cpuinfo()
+    keys = ("model name", "model", "cpu model", "hardware")
+    return frozenset({"", "cpu", local_cpu().name, _other_name(), *(info[key] for key in keys if key in info)})
 
 
 # --- the user's file ----------------------------------------------------------------------------------------------

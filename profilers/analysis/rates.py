@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 
 import numpy as np
@@ -35,8 +36,19 @@ def operator_dtypes(recording: Recording) -> tuple[Ints, list[str]]:
     return codes[which], names
 
 
+_DTYPES: weakref.WeakKeyDictionary[Recording, tuple[Ints, list[str]]] = weakref.WeakKeyDictionary()
+
+
 def kernel_dtypes(recording: Recording) -> tuple[Ints, list[str]]:
-    """The same per kernel, from its launching operator; fp32 work in a kernel whose name says tf32 is tf32."""
+    """The same per kernel, from its launching operator; fp32 work in a kernel whose name says tf32 is tf32. Worked out
+    once a recording."""
+    held = _DTYPES.get(recording)
+    if held is None:
+        held = _DTYPES[recording] = _kernel_dtypes(recording)
+    return held
+
+
+def _kernel_dtypes(recording: Recording) -> tuple[Ints, list[str]]:
     of_operator, names = operator_dtypes(recording)
     kernels = recording.kernels
     row = positions(recording.operators["op_id"].to_numpy(), kernels["op_id"].to_numpy())

@@ -35,7 +35,7 @@ def shares(recording: Recording, options: Options) -> pd.DataFrame:
     for index, device in enumerate(v.devices):
         share, wall = v.wall_share(index)
         by_class = total(v.cls.astype(np.int64), share, len(CLASSES))
-        of = "step wall time" if v.windows[0].size else "span, first start to last end"
+        of = "step wall time" if v.windows(index)[0].size else "span, first start to last end"
         rows += _rows("wall", device, np.r_[by_class, max(wall - by_class.sum(), 0.0)], of)
     return pd.DataFrame(rows, columns=_COLUMNS)
 

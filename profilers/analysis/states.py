@@ -90,10 +90,12 @@ def states(recording: Recording, options: Options) -> pd.DataFrame:
 def sources(v: View, code: Ints, size: int) -> np.ndarray:
     """Per code the source of its kernels' utilization; ``estimate+ncu`` where they differ."""
     names = tally.texts(v.kernels["source"])
-    pairs = np.unique(np.stack([code, tally.codes(v.kernels["source"])[v.rows]]), axis=1).T
+    pairs, _ = tally.numbered(
+        code * names.size + tally.codes(v.kernels["source"])[v.rows] % names.size, size * names.size
+    )
     found: list[list[str]] = [[] for _ in range(size)]
-    for state, source in pairs:
-        found[state].append(names[source] or "none")
+    for pair in pairs.tolist():
+        found[pair // names.size].append(names[pair % names.size] or "none")
     return np.array(["+".join(sorted(set(parts))) for parts in found], dtype=object)
 
 
@@ -117,13 +119,14 @@ def runlengths(recording: Recording, options: Options) -> pd.DataFrame:
     """How many runs of each length each state has, and their kernel time; most frequent first."""
     code, length, time, _ = runs(view(recording), options)
     width = int(length.max(initial=0)) + 1
-    pairs, inverse, number = np.unique(code * width + length, return_inverse=True, return_counts=True)
+    pairs, inverse = tally.numbered(code * width + length, state_names().size * width)
+    number = np.bincount(inverse, minlength=pairs.size)
     order = np.argsort(-number, kind="stable")
     return tally.frame(
         state=state_names()[pairs[order] // width],
         length=pairs[order] % width,
         runs=number[order],
-        time_us=tally.total(inverse.astype(np.int64), time, pairs.size)[order] / 1e3,
+        time_us=tally.total(inverse, time, pairs.size)[order] / 1e3,
     )
 
 

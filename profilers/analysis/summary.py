@@ -32,6 +32,8 @@ def summary(recording: Recording, options: Options) -> pd.DataFrame:
     gemm = v.gemm_like(options)
     name_codes = codes(v.kernels["name"])
     launched = v.kernels["launch_ns"].to_numpy() != NONE
+    # Nsight Compute measures kernels one by one and knows no launches.
+    has_launches = recording.origin.kind != "ncu"
     rows = []
     for index, device in enumerate(v.devices):
         mine = v.is_kernel & (v.device == index)
@@ -57,9 +59,9 @@ def summary(recording: Recording, options: Options) -> pd.DataFrame:
                 share[NONGEMM],
                 share[COMMUNICATION],
                 share[UNCLASSIFIED],
-                0 if is_cpu(device) else int((mine & ~launched).sum()),
+                int((mine & ~launched).sum()) if has_launches and not is_cpu(device) else 0,
                 int((~v.believed & (v.device == index)).sum()),
-                len(recording.steps),
+                len(v.device_steps(index)),
             )
         )
     return pd.DataFrame(rows, columns=_COLUMNS)
@@ -76,14 +78,15 @@ def notes(recording: Recording, options: Options) -> pd.DataFrame:
     """What was dropped, repaired, not attributed or assumed: the reader's and the pipeline's notes, and what follows
     from the tables themselves."""
     known = {note.code for note in recording.notes}
-    found = merge_notes((*recording.notes, *(n for n in _counted(view(recording)) if n.code not in known)))
+    found = merge_notes((*recording.notes, *(n for n in _counted(recording) if n.code not in known)))
     return pd.DataFrame([(note.code, note.count, note.text) for note in found], columns=["code", "count", "text"])
 
 
-def _counted(v: View) -> list[Note]:
+def _counted(recording: Recording) -> list[Note]:
+    v = view(recording)
     gpu = np.array([not is_cpu(device) for device in v.devices] + [False])[v.device]
     kernels = v.is_kernel & gpu
-    unlaunched = kernels & (v.kernels["launch_ns"].to_numpy() == NONE)
+    unlaunched = (recording.origin.kind != "ncu") & kernels & (v.kernels["launch_ns"].to_numpy() == NONE)
     unlinked = kernels & ~unlaunched & (v.operator_row == NONE)
     copies = v.believed & ~v.is_kernel
     unclassified = v.is_kernel & (v.cls == CLASSES.index(UNCLASSIFIED))
@@ -114,11 +117,11 @@ def _part(what: str, v: View, mask: np.ndarray, total: int) -> str:
 
 def _outside_steps(v: View) -> int:
     """Microseconds during which a device was busy outside all steps, summed over devices."""
-    if not v.windows[0].size:
-        return 0
     lost = 0
     for index in range(len(v.devices)):
+        if not v.windows(index)[0].size:
+            continue
         begin, end, _ = v.segments(index)
         starts, ends = intervals.union(begin, end)
-        lost += int((ends - starts).sum() - intervals.covered(starts, ends, *v.windows).sum())
+        lost += int((ends - starts).sum() - intervals.covered(starts, ends, *v.windows(index)).sum())
     return lost // 1000

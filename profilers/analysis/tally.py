@@ -37,6 +37,21 @@ def count(group: Ints, size: int) -> Ints:
     return np.bincount(group, minlength=size).astype(np.int64)
 
 
+_DENSE = 1 << 22
+"""Up to so many possible codes, counting them all is faster than sorting the rows."""
+
+
+def numbered(code: Ints, size: int) -> tuple[Ints, Ints]:
+    """The distinct codes in ascending order, and the number of each row's code among them (codes are below ``size``)."""
+    if size > _DENSE:
+        pairs, inverse = np.unique(code, return_inverse=True)
+        return pairs, inverse.astype(np.int64)
+    pairs = np.flatnonzero(np.bincount(code, minlength=size))
+    place = np.zeros(size, np.int64)
+    place[pairs] = np.arange(pairs.size)
+    return pairs, place[code]
+
+
 def dominant(group: Ints, value: Ints, weight: Any, size: int) -> Ints:
     """Per group the value with most weight (the most frequent of equals); -1 where the group has no row."""
     result = np.full(size, -1, np.int64)
@@ -44,7 +59,7 @@ def dominant(group: Ints, value: Ints, weight: Any, size: int) -> Ints:
         return result
     low = int(value.min())
     width = int(value.max()) - low + 1
-    pairs, inverse = np.unique(group * width + (value - low), return_inverse=True)
+    pairs, inverse = numbered(group * width + (value - low), size * width)
     heavy = np.bincount(inverse, np.asarray(weight, np.float64))
     often = np.bincount(inverse)
     order = np.lexsort((often, heavy))
@@ -57,7 +72,7 @@ def distinct(group: Ints, value: Ints, size: int) -> Ints:
     if not len(group):
         return np.zeros(size, np.int64)
     width = int(value.max()) + 2
-    pairs = np.unique(group * width + (value + 1))
+    pairs, _ = numbered(group * width + (value + 1), size * width)
     return count(pairs // width, size)
 
 

@@ -75,6 +75,9 @@ class View:
         column = frame["device"].cat.remove_unused_categories()
         self.devices: tuple[str, ...] = tuple(sorted((str(c) for c in column.cat.categories), key=natural))
         self.device = recode_all(column, self.devices)
+        self._windows: dict[int, tuple[Ints, Ints]] = {}
+        self._segments: dict[int, tuple[Ints, Ints, Ints]] = {}
+        self._wall_shares: dict[int, tuple[Floats, float]] = {}
 
     @cached_property
     def rows(self) -> Ints:
@@ -85,7 +88,8 @@ class View:
     def in_time(self) -> Ints:
         """The same in order of device and start."""
         rows = self.rows
-        return rows[np.lexsort((self.start[rows], self.device[rows]))]
+        rows = rows[np.argsort(self.start[rows], kind="stable")]
+        return rows[np.argsort(self.device[rows], kind="stable")] if len(self.devices) > 1 else rows
 
     def gemm_like(self, options: Options) -> Bools:
         """Rows whose class counts as GEMM: attention only where the option says so."""
@@ -143,6 +147,11 @@ class View:
 
     def segments(self, device: int) -> tuple[Ints, Ints, Ints]:
         """When which activity ran on a device: ``start, end, row``. On a CPU the stretches of self time."""
+        if device not in self._segments:
+            self._segments[device] = self._found_segments(device)
+        return self._segments[device]
+
+    def _found_segments(self, device: int) -> tuple[Ints, Ints, Ints]:
         if is_cpu(self.devices[device]) and len(self.operators):
             begin, end, row = self._cpu_segments
             keep = self.device[row] == device
@@ -155,21 +164,39 @@ class View:
         begin, end, _ = self.segments(device)
         return (int(begin.min()), int(end.max())) if begin.size else (0, 0)
 
-    @cached_property
-    def windows(self) -> tuple[Ints, Ints]:
-        """The steps' intervals, joined; no steps: empty."""
-        start = self.steps["start_ns"].to_numpy()
-        return intervals.union(start, start + self.steps["dur_ns"].to_numpy())
+    def threads(self, device: int) -> Ints:
+        """The host threads whose operators launched on a device; empty where no operator is known. Threads are unique
+        over the processes of a recording, so they tell the ranks read together apart."""
+        rows = self.operator_row[self.believed & (self.device == device)]
+        return np.unique(self.operators["thread_id"].to_numpy()[rows[rows >= 0]])
+
+    def device_steps(self, device: int) -> pd.DataFrame:
+        """The steps of the threads that launched on a device; all steps where none of those drives any."""
+        own = np.isin(self.steps["thread_id"].to_numpy(), self.threads(device))
+        return self.steps[own] if own.any() else self.steps
+
+    def windows(self, device: int) -> tuple[Ints, Ints]:
+        """The intervals of a device's steps, joined; no steps: empty."""
+        if device not in self._windows:
+            steps = self.device_steps(device)
+            start = steps["start_ns"].to_numpy()
+            self._windows[device] = intervals.union(start, start + steps["dur_ns"].to_numpy())
+        return self._windows[device]
 
     def wall(self, device: int) -> tuple[Ints, Ints]:
         """The intervals whose every instant is accounted for: the steps, or the device's span where there are none."""
-        if self.windows[0].size:
-            return self.windows
+        if self.windows(device)[0].size:
+            return self.windows(device)
         low, high = self.span(device)
         return np.array([low], np.int64), np.array([high], np.int64)
 
     def wall_share(self, device: int) -> tuple[Floats, float]:
         """Nanoseconds of wall time that fall to each row (instants with several divided equally), and the wall time."""
+        if device not in self._wall_shares:
+            self._wall_shares[device] = self._found_wall_share(device)
+        return self._wall_shares[device]
+
+    def _found_wall_share(self, device: int) -> tuple[Floats, float]:
         begin, end, row = self.segments(device)
         wall = self.wall(device)
         share = intervals.sharing(begin, end, wall).share(begin, end)

@@ -12,7 +12,7 @@ from test_properties import check
 from profilers.analysis.options import Options
 from profilers.analysis.prepare import prepare
 from profilers.analysis.registry import TABLES
-from profilers.readers import kineto
+from profilers.readers import read
 from profilers.tables import Recording
 
 NAMES = [
@@ -27,8 +27,8 @@ NAMES = [
 
 
 @cache
-def _prepared(path: Path) -> Recording:
-    return prepare(kineto.read(path))
+def _prepared(*paths: Path) -> Recording:
+    return prepare(read(paths))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -51,6 +51,35 @@ def test_sums_are_those_worked_out_independently(traces: Path, name: str) -> Non
         assert row.busy_us == pytest.approx(values["gpu_union_us"], abs=1)
         assert row.span_us == pytest.approx(values["span_us"], abs=1)
         assert row.unlaunched_kernels == values["kernels_without_launch"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nsys/h100_2gpu_1s_2026.sqlite",
+        "nsys/healthy_1pct.sqlite",
+        "nsys/mfu_2gpu_before.sqlite",
+        "nsys/rtxa2000_no_cuda_tables.sqlite",
+        "ncu/rtx5070_gemm_naive.csv",
+        "ncu/rtx5070_saxpy.csv",
+    ],
+)
+def test_identities_of_nsight_recordings(traces: Path, name: str) -> None:
+    check(_prepared(traces / name))
+
+
+def test_ranks_read_together_keep_their_own_steps_and_sums(traces: Path) -> None:
+    paths = [traces / "kineto" / f"dlrm128_rank{rank}_2023.json.gz" for rank in (0, 1)]
+    both = _prepared(*paths)
+    check(both)
+    together = TABLES["summary"].compute(both)
+    alone = [TABLES["summary"].compute(_prepared(path)) for path in paths]
+    for column in ("kernels", "kernel_time_us", "busy_us", "span_us", "gemm_pct", "communication_pct", "steps"):
+        assert together[column].tolist() == pytest.approx([frame[column].iloc[0] for frame in alone])
+    walls = TABLES["shares"].compute(both).query("share == 'wall'").groupby("device")["time_us"].sum().tolist()
+    for path, wall in zip(paths, walls, strict=True):
+        shares = TABLES["shares"].compute(_prepared(path)).query("share == 'wall'")
+        assert shares["time_us"].sum() == pytest.approx(wall)
 
 
 def test_the_shape_study_of_a_real_decoder(traces: Path) -> None:
