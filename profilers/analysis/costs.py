@@ -15,6 +15,7 @@ import pandas as pd
 
 from profilers.analysis import flops as formulas
 from profilers.analysis.calls import Call, plain, short_dtype, size_of
+from profilers.analysis.packed import packed_linears
 from profilers.analysis.traffic import traffic
 from profilers.analysis.view import positions
 
@@ -98,6 +99,9 @@ def costs(operators: pd.DataFrame) -> Costs:
     flops_, bytes_, items = flop[which], byte[which], item[which]
     call_bytes = bytes_
     parent = positions(operators["op_id"].to_numpy(), operators["parent_id"].to_numpy())
+    for rows, work in packed_linears(operators, parent, unique, which):
+        # The weight's type is packed away, too: its bytes are not known.
+        flops_[rows], bytes_[rows], items[rows] = work.flops, np.nan, work.elements
     depth = operators["depth"].to_numpy()
     below = _largest_below(np.nan_to_num(flops_), parent, depth)
     flops_ = np.where(below > 0, np.nan, flops_)

@@ -28,8 +28,9 @@ class Work:
 Formula = Callable[[Call], "Work | None"]
 
 
-def _mm(m: int, n: int, k: int, batch: int = 1, label: str = "") -> Work:
-    text = label or (f"b={batch} " if batch != 1 else "") + f"m={m} n={n} k={k}"
+def matrix_work(m: int, n: int, k: int, batch: int = 1) -> Work:
+    """``batch`` products of [m, k] and [k, n]."""
+    text = (f"b={batch} " if batch != 1 else "") + f"m={m} n={n} k={k}"
     return Work(2.0 * batch * m * n * k, batch * m * n, text)
 
 
@@ -40,7 +41,7 @@ def _matrices(a: int, b: int) -> Formula:
         left, right = call.matrix(a), call.matrix(b)
         if left is None or right is None or len(left) != 2 or len(right) != 2 or left[1] != right[0]:
             return None
-        return _mm(left[0], right[1], left[1])
+        return matrix_work(left[0], right[1], left[1])
 
     return formula
 
@@ -52,7 +53,7 @@ def _batched(a: int, b: int, summed: bool = False) -> Formula:
         left, right = call.matrix(a), call.matrix(b)
         if left is None or right is None or len(left) != 3 or len(right) != 3 or left[2] != right[1]:
             return None
-        work = _mm(left[1], right[2], left[2], left[0])
+        work = matrix_work(left[1], right[2], left[2], left[0])
         return Work(work.flops, left[1] * right[2], work.label) if summed else work
 
     return formula
@@ -65,7 +66,7 @@ def _linear(x: int = 0, weight: int = 1) -> Formula:
         left, right = call.matrix(x), call.matrix(weight)
         if left is None or right is None or len(right) > 2 or left[-1] != right[-1]:
             return None
-        return _mm(prod(left[:-1]), right[0] if len(right) == 2 else 1, left[-1])
+        return matrix_work(prod(left[:-1]), right[0] if len(right) == 2 else 1, left[-1])
 
     return formula
 
@@ -81,8 +82,8 @@ def _matmul(call: Call) -> Work | None:
     if lead is None or left[-1] != right[-2]:
         return None
     if len(right) == 2:
-        return _mm(prod(left[:-1]), right[1], left[-1])
-    return _mm(left[-2], right[-1], left[-1], prod(lead))
+        return matrix_work(prod(left[:-1]), right[1], left[-1])
+    return matrix_work(left[-2], right[-1], left[-1], prod(lead))
 
 
 def _broadcast(a: Shape, b: Shape) -> Shape | None:
@@ -109,14 +110,14 @@ def _vector(matrix: int, vector: int) -> Formula:
         left, right = call.matrix(matrix), call.matrix(vector)
         if left is None or right is None or len(left) != 2 or len(right) != 1 or left[1] != right[0]:
             return None
-        return _mm(left[0], 1, left[1])
+        return matrix_work(left[0], 1, left[1])
 
     return formula
 
 
 def _dot(call: Call) -> Work | None:
     left, right = call.matrix(0), call.matrix(1)
-    return _mm(1, 1, left[0]) if left is not None and left == right and len(left) == 1 else None
+    return matrix_work(1, 1, left[0]) if left is not None and left == right and len(left) == 1 else None
 
 
 def _grouped(call: Call) -> Work | None:
@@ -130,7 +131,7 @@ def _grouped(call: Call) -> Work | None:
         return None
     groups = right[0] if len(right) == 3 else left[0] if len(left) == 3 else (call.matrix(2) or (1,))[0]
     if len(left) == len(right) == 3:
-        return _mm(m, n, k, left[0])
+        return matrix_work(m, n, k, left[0])
     elements = m * n * (groups if len(left) == len(right) else 1)
     return Work(2.0 * m * n * k, elements, f"groups={groups} m={m} n={n} k={k}")
 
@@ -140,7 +141,7 @@ def _int4_packed(call: Call) -> Work | None:
     left, right = call.matrix(0), call.matrix(1)
     if left is None or right is None or len(left) != 2 or len(right) != 4:
         return None
-    return _mm(left[0], right[0] * 8, left[1])
+    return matrix_work(left[0], right[0] * 8, left[1])
 
 
 def _int4_cpu(call: Call) -> Work | None:
@@ -148,7 +149,7 @@ def _int4_cpu(call: Call) -> Work | None:
     left, right = call.matrix(0), call.matrix(1)
     if left is None or right is None or len(left) != 2 or len(right) != 2 or right[1] * 2 != left[1]:
         return None
-    return _mm(left[0], right[0], left[1])
+    return matrix_work(left[0], right[0], left[1])
 
 
 def _four_bit(call: Call) -> Work | None:
@@ -156,7 +157,7 @@ def _four_bit(call: Call) -> Work | None:
     left, shape = call.matrix(0), call.ints(2)
     if left is None or shape is None or len(shape) != 2 or left[-1] != shape[1]:
         return None
-    return _mm(prod(left[:-1]), shape[0], left[-1])
+    return matrix_work(prod(left[:-1]), shape[0], left[-1])
 
 
 def _out_first(call: Call) -> Work | None:
@@ -164,7 +165,7 @@ def _out_first(call: Call) -> Work | None:
     out, left = call.matrix(0), call.matrix(1)
     if out is None or left is None or len(out) != 2 or len(left) != 2 or out[0] != left[0]:
         return None
-    return _mm(out[0], out[1], left[1])
+    return matrix_work(out[0], out[1], left[1])
 
 
 def _rnn(call: Call) -> Work | None:

@@ -262,3 +262,24 @@ class TestAgainstTorch:
                 grad, x, w, None, (2, 2), (0, 0), (1, 1), transposed, (0, 0), 1, mask, out_val=out
             )
             assert found is not None and found.flops == expected
+
+
+def test_a_packed_weight_is_sized_by_the_output_it_allocates() -> None:
+    layer = {
+        "input_shapes": "[[4,64],[],[]]",
+        "input_dtypes": '["float","","Scalar"]',
+        "input_values": '["","","True"]',
+    }
+    sizes = {"input_shapes": "[[],[],[]]", "input_dtypes": '["ScalarList","Scalar",""]'}
+    made = recording(
+        operators=[
+            operator(0, 0, 100, "quantized::linear_dynamic", **layer),
+            operator(1, 5, 2, "aten::empty", 0, 1, input_values='["[4, 32]","6",""]', **sizes),
+            operator(2, 9, 2, "aten::empty", 0, 1, input_values='["[4, 99]","3",""]', **sizes),
+            operator(3, 200, 90, "quantized::linear_dynamic", **layer),
+            operator(4, 205, 2, "aten::empty", 3, 1, input_values='["[7]","6",""]', **sizes),
+        ]
+    ).operators
+    priced = costs(made)
+    assert priced.flops[0] == 2 * 4 * 32 * 64 and np.isnan(priced.bytes[0]) and priced.items[0] == 128
+    assert np.isnan(priced.flops[3])
