@@ -11,6 +11,7 @@ import msgspec
 
 from profilers.analysis.options import Options
 from profilers.analysis.registry import TABLES
+from profilers.rules.names import visible
 from profilers.runs.folder import RunFolder, RunsError, SampleTail
 from tui.drill import DRILLS
 from tui.snapshot import Query, RunView
@@ -152,7 +153,7 @@ class Analyst:
         return tables, problems
 
     def _title(self) -> str:
-        return self.spec.name or self.spec.workload
+        return visible(self.spec.name or self.spec.workload)
 
     def _kind(self) -> str:
         return {"import": "recording", "replay": "replay"}.get(self.spec.target, "run")
@@ -170,7 +171,7 @@ class Analyst:
             words.append(spec.size)
         if spec.backend != "eager":
             words.append(spec.backend)
-        return (*words, spec.device)
+        return tuple(visible(word) for word in (*words, spec.device))
 
 
 def compute(recording: Recording, query: Query, options: Options) -> pd.DataFrame | str:

@@ -124,6 +124,7 @@ class Grid:
             (lambda c: c.wide, GOOD_NAME),
             (lambda c: c.format == "us" and c.name not in _KEPT, MIN_NAME),
             (lambda c: c.name not in _KEPT and c.format not in ("name", "state"), MIN_NAME),
+            (lambda c: True, MIN_NAME),
         ):
             for column in reversed(self.table.columns):
                 if need(chosen, name) <= width:
@@ -168,7 +169,8 @@ class Grid:
     def text(self, value: Any, column: Col) -> str:
         """A cell for people; names are shortened, unique within the table."""
         if column.format == "name":
-            return self._shorten(column.name, [value])[0] or ("-" if self.ascii else fmt.MISSING)
+            missing = "-" if self.ascii else fmt.MISSING
+            return self._shorten(column.name, [value])[0] if str(value) else missing
         return fmt.cell(value, column, unit=self.unit(column), ascii=self.ascii)
 
     def _shorten(self, name: str, values: Sequence[Any] | pd.Series) -> list[str]:

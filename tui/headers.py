@@ -100,6 +100,7 @@ def telemetry_words(view: RunView) -> tuple[str, ...]:
         ("power_w", ""),
     ):
         held = values.get((device, metric))
+        label = "load" if metric == "util_pct" and device == "cpu" else label
         if held is not None and held[0] == held[0] and len(out) < 5:
             out.append(f"{label} {held[0]:.0f} {held[1]}".strip())
     return tuple(out)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from profilers.rules.names import visible
 from profilers.runs.folder import RunFolder, RunsError, list_runs
 from tui.snapshot import RunRow
 
@@ -70,8 +71,8 @@ def row_of(folder: RunFolder) -> RunRow:
     progress = min(status.windows_done / total, 1.0) if status.live and total else None
     return RunRow(
         key=folder.id,
-        title=spec.name or spec.workload,
-        subtitle=subtitle(spec, status, kind),
+        title=visible(spec.name or spec.workload),
+        subtitle=visible(subtitle(spec, status, kind)),
         state=status.state,
         kind=kind,
         live=status.live,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from profilers.analysis.options import Options
+from profilers.runs.folder import RunsError
 from tui.analyst import Analyst
 from tui.rows import RowCache
 from tui.snapshot import Query, RunView, Snapshot
@@ -101,13 +102,18 @@ class Watcher:
         try:
             runs = self._rows.rows()
             error = ""
-        except OSError as problem:
-            runs, error = self._last.runs, f"cannot read {self.root}: {problem.strerror or problem}"
+        except (RunsError, OSError) as problem:
+            runs, error = self._last.runs, str(problem)
         if not key or all(row.key != key for row in runs):
             key = runs[0].key if runs else ""
         view = self._view(key, queries, options, asked)
         snapshot = Snapshot(runs, view, str(self.root), error)
-        if snapshot.runs == self._last.runs and snapshot.error == self._last.error and view is self._last.view:
+        if (
+            self._last.root
+            and snapshot.runs == self._last.runs
+            and snapshot.error == self._last.error
+            and view is self._last.view
+        ):
             return None
         self._last = snapshot
         return snapshot

@@ -53,7 +53,7 @@ class TablePane(Pane):
     """A pane with one registry table. ``picture`` may return a widget that stands beside it where the screen is wide."""
 
     table_name: ClassVar[str] = ""
-    empty: ClassVar[str] = "No window has arrived yet."
+    empty: ClassVar[str] = "No window yet. Building the model, warming up and timing plain steps come first."
 
     def compose(self) -> ComposeResult:
         yield PaneLine()

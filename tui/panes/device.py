@@ -64,6 +64,8 @@ class Series:
 
     @property
     def label(self) -> str:
+        if self.metric == "util_pct" and self.device.startswith("cpu"):
+            return "load"
         return LABELS.get(self.metric, self.metric.replace("_", " "))
 
 

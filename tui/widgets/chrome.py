@@ -9,8 +9,10 @@ from rich.segment import Segment
 from textual import events
 from textual.message import Message
 
+from profilers.rules.names import visible
 from tui import bars
 from tui.cells import fit, width
+from tui.format import ascii_text
 from tui.snapshot import RunView
 from tui.widgets.lines import Lines
 
@@ -19,7 +21,7 @@ def spread(left: list[Segment], right: list[Segment], cells: int) -> list[Segmen
     """Left and right parts on one line; the right part gives way first."""
     used = sum(width(s.text) for s in left)
     need = sum(width(s.text) for s in right)
-    if used + need + 2 > cells:
+    if used and used + need + 2 > cells:
         return left
     return [*left, Segment(" " * (cells - used - need)), *right]
 
@@ -47,7 +49,8 @@ class TitleLine(Lines):
                 right.insert(0, Segment(text + "   ", p.style(p.muted)))
         used = sum(len(s.text) for s in (*left, *right))
         if self.machine and used + len(self.machine) + 6 <= width:
-            left.append(Segment("  " + self.machine, p.style(p.muted)))
+            machine = ascii_text(self.machine) if p.ascii else self.machine
+            left.append(Segment("  " + machine, p.style(p.muted)))
         return [spread(left, right, width)]
 
 
@@ -73,7 +76,7 @@ class Headline(Lines):
         status = view.status
         right = []
         if status.step_ms is not None:
-            spread_text = f" ±{status.step_ms_spread:.2g}" if status.step_ms_spread is not None else ""
+            spread_text = f" ±{milliseconds(status.step_ms_spread)}" if status.step_ms_spread is not None else ""
             plain = spread_text.replace("±", "+-") if p.ascii else spread_text
             right.append(Segment(f"step {milliseconds(status.step_ms)}{plain} ms", p.style(p.text, bold=True)))
             if view.status.parameters:
@@ -90,7 +93,9 @@ class Headline(Lines):
         status = view.status
         if status.state in ("failed", "died"):
             sign = f"{p.mark('failed')} {status.state}: "
-            return [Segment(fit(sign + (status.cause or "no cause is known"), cells), p.style(p.bad, bold=True))]
+            return [
+                Segment(fit(visible(sign + (status.cause or "no cause is known")), cells), p.style(p.bad, bold=True))
+            ]
         if view.loading:
             return [Segment(view.loading + p.mark("ellipsis"), p.style(p.warn))]
         if status.live:
@@ -231,9 +236,16 @@ class PaneLine(Lines):
         p = self.palette
         if self.alert:
             return [[Segment(fit(self.alert, cells), p.style(p.warn, bold=True))]]
-        right = f"  {p.mark('dot')}  ".join(part for part in self.right if part)
-        room = max(cells - width(right) - 2, 0)
-        question = fit(self.question, min(room, width(self.question))) if room > 12 else ""
+        dot = f"  {p.mark('dot')}  "
+        parts = [part for part in self.right if part]
+        # What is hidden and how many rows there are outrank what the percentages are of (the headers say it too).
+        while len(parts) > 1 and width(dot.join(parts)) > cells:
+            parts.pop(1 if len(parts) > 2 else 0)
+        right = dot.join(parts)
+        if width(right) > cells:
+            right = fit(right, cells, ellipsis=p.mark("ellipsis"))
+        room = cells - width(right) - 2
+        question = fit(self.question, min(room, width(self.question)), ellipsis=p.mark("ellipsis")) if room > 12 else ""
         return [spread([Segment(question, p.style(p.muted))], [Segment(right, p.style(p.muted))], cells)]
 
 
