@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+from types import SimpleNamespace
+
 import pytest
 
 from profilers.collectors.telemetry.devices import DeviceRow
@@ -71,3 +75,50 @@ def test_parameters_larger_than_the_memory_are_refused() -> None:
     with pytest.raises(UsageError, match=r"its parameters and gradients take 6\.2 GB"):
         refuse_what_devices_lack([train], tiny)
     refuse_what_devices_lack([train], [DeviceRow("cuda:0", "?", "GPU-0", "cuda", None, None, None)])
+
+
+def test_a_batch_that_cannot_fit_is_refused_with_one_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, object]] = []
+
+    def ask(command: list[str], *, input: str, **rest: object) -> SimpleNamespace:
+        asked.extend(json.loads(input))
+        return SimpleNamespace(stdout=json.dumps(["", "gpt2 needs about 306.4 GB on cpu; batch 330 fits"]))
+
+    monkeypatch.setattr("tui.cli.fitting.subprocess.run", ask)
+    fits = Spec(name="gpt2", workload="gpt2", dtype="fp32", batch=2, seq=64, device="cpu")
+    too_large = Spec(name="gpt2", workload="gpt2", dtype="fp32", batch=4096, seq=64, device="cpu")
+    with pytest.raises(UsageError, match="batch 330 fits"):
+        refuse_what_devices_lack([fits, too_large], [CPU])
+    assert [(question["batch"], question["room"]) for question in asked] == [
+        (2, 256_000_000_000),
+        (4096, 256_000_000_000),
+    ]
+
+
+@pytest.mark.slow
+def test_whether_it_fits_is_really_estimated() -> None:
+    small = [DeviceRow("cuda:0", "Small", "GPU-0", "cuda", 0.5, 0.1, 0.0)]
+    spec = Spec(
+        name="gpt2", workload="gpt2", size="tiny", dtype="fp32", batch=8, seq=128, device="cuda:0", mode="infer"
+    )
+    with pytest.raises(UsageError, match=r"gpt2 tiny infer fp32, batch 8, seq 128 needs about 0\.6 GB on cuda:0"):
+        refuse_what_devices_lack([spec], small)
+    refuse_what_devices_lack([spec], [DeviceRow("cuda:0", "Large", "GPU-0", "cuda", 80.0, 0.1, 0.0)])
+
+
+def test_defaults_are_not_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "tui.cli.fitting.subprocess.run", lambda *args, **kwargs: pytest.fail("torch was loaded for nothing")
+    )
+    refuse_what_devices_lack([Spec(name="gpt2", workload="gpt2", dtype="fp32", batch=1, seq=64, device="cpu")], [CPU])
+
+
+def test_no_estimate_refuses_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(*args: object, **kwargs: object) -> None:
+        raise subprocess.CalledProcessError(1, "python")
+
+    monkeypatch.setattr("tui.cli.fitting.subprocess.run", broken)
+    refuse_what_devices_lack(
+        [Spec(name="gpt2", workload="gpt2", dtype="fp32", batch=4000, seq=64, device="cpu")], [CPU]
+    )
+    assert "could not be estimated (CalledProcessError)" in capsys.readouterr().err

@@ -79,7 +79,7 @@ def refuse_what_devices_lack(
     capability: Callable[[str], tuple[int, int] | None] | None = None,
 ) -> None:
     """Raise :class:`UsageError` for a spec that its device surely cannot run: a precision that it does not compute in,
-    or parameters alone that are larger than its memory.
+    or more memory than it has (by the parameters alone, then by an estimate of a whole step).
 
     ``capability`` gives a GPU's compute capability by UUID, None where it is not known (then nothing is refused).
     """
@@ -95,6 +95,10 @@ def refuse_what_devices_lack(
             raise UsageError(
                 f"{spec.name} in {spec.dtype}: its {of} take {least:.1f} GB; {spec.device} has {room:.1f} GB"
             )
+    from tui.cli.fitting import misfits
+
+    for line in misfits(specs, {row.device: row.memory_total_gb for row in devices}):
+        raise UsageError(line)
 
 
 def _least_gb(spec: Spec) -> tuple[float, str]:
