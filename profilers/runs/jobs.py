@@ -64,7 +64,6 @@ class Job:
     def wait_for(self, phase: str) -> None:
         """Stay queued, saying on what."""
         self.status.phase = phase
-        self.save()
 
     def start(self) -> None:
         """Start the worker. What goes wrong here ends the run as failed."""
@@ -117,6 +116,8 @@ class Job:
         if self.process is None:
             if self.stop_asked():
                 self.finish(End("stopped", "stopped", "stopped before it began"))
+            else:
+                self.save()
             return
         self._take_progress()
         assert self.reader is not None

@@ -48,6 +48,7 @@ class WindowReader(threading.Thread):
         self._abandon = threading.Event()
         self._totals = Totals()
         self._version = ""
+        self._loaded: tuple[object, ...] = ()
 
     def finish(self) -> None:
         """The worker is gone: what lies there is all there will be."""
@@ -58,10 +59,28 @@ class WindowReader(threading.Thread):
         self._abandon.set()
 
     def run(self) -> None:
+        _be_nice()
+        try:
+            self._prepare()
+            self._loop()
+        except Exception as error:
+            # The worker waits for its windows to be read: it must not wait for a reader that is gone.
+            traceback.print_exception(error, file=sys.stderr)
+            self.fatal = f"windows can no longer be kept: {' '.join(str(error).split())[:200]}"
+
+    def _prepare(self) -> None:
+        """Load what the first window will need, while the worker is still building its model."""
+        from profilers.analysis import prepare, summary
+        from profilers.readers import kineto
+        from profilers.rules.load import load_rules
+        from profilers.runs import windows
         from profilers.runs.opening import version
 
-        _be_nice()
+        load_rules()
+        self._loaded = (prepare, summary, kineto, windows)
         self._version = version()
+
+    def _loop(self) -> None:
         while not self._abandon.is_set() and not self.fatal:
             # The flag is read first: a trace that appears between the two is seen in the next turn.
             last = self._last.is_set()
@@ -78,24 +97,15 @@ class WindowReader(threading.Thread):
         try:
             recording = self._read(raw, self.run_folder, self.spec)
             self.run_folder.write_window(number, recording)
+            self._totals.add(recording)
+            self.run_folder.write_summary({**self._totals.numbers(), "prepared_with": self._version})
         except Exception as error:
             self._problem(number, raw, error)
             return
         self.done += 1
-        took = time.perf_counter() - began
-        try:
-            self._totals.add(recording)
-            self.run_folder.write_summary({**self._totals.numbers(), "prepared_with": self._version})
-            self.run_folder.append_event(
-                "window",
-                number=number,
-                seconds=round(took, 3),
-                bytes=raw.stat().st_size,
-                kernels=len(recording.kernels),
-            )
-            self._put_away(raw, keep=self.spec.keep_traces)
-        except OSError as error:
-            self._problem(number, raw, error)
+        seconds, size = round(time.perf_counter() - began, 3), raw.stat().st_size
+        self._event("window", number=number, seconds=seconds, bytes=size, kernels=len(recording.kernels))
+        self._put_away(raw, keep=self.spec.keep_traces)
 
     def _problem(self, number: int, raw: Path, error: Exception) -> None:
         full = isinstance(error, OSError) and error.errno in NO_SPACE
@@ -104,14 +114,22 @@ class WindowReader(threading.Thread):
             self.fatal = f"the disk is full: {room / 1e6:,.0f} MB are left in {self.run_folder.path.parent}"
             raw.unlink(missing_ok=True)
             return
+        if isinstance(error, OSError):
+            # Not this window's fault: the next would fare no better.
+            raise error
         line = " ".join(str(error).split())[:300] or type(error).__name__
-        known = type(error).__name__ in {"ReadError", "WindowError"}
-        if not known:
+        if type(error).__name__ != "ReadError":
             traceback.print_exception(error, file=sys.stderr)
             line = f"{type(error).__name__}: {line}"
         self.failed.append(f"window {number} could not be read: {line}")
-        self.run_folder.append_event("window_failed", number=number, cause=line)
+        self._event("window_failed", number=number, cause=line)
         self._put_away(raw, keep=True)
+
+    def _event(self, kind: str, **data: object) -> None:
+        try:
+            self.run_folder.append_event(kind, **data)
+        except OSError as error:
+            print(f"{self.run_folder.id}: {error}", file=sys.stderr, flush=True)
 
     def _put_away(self, raw: Path, keep: bool) -> None:
         if not keep:

@@ -102,14 +102,21 @@ class Supervisor:
                 job.finish(End("stopped", "stopped", "its supervisor was told to end before it began"))
             for job in self.active.values():
                 job.end_with(End("stopped", "stopped", "its supervisor was told to end"))
-        for job in self.queue:
-            job.poll()
-        self.queue = [job for job in self.queue if not job.ended]
+        before: dict[str, int] = {}
         for job in list(self.queue):
-            if job.key not in self.active and self._may_start(job):
+            ahead = before.get(job.key, 0) + (job.key in self.active)
+            if ahead:
+                job.wait_for(f"waiting for {job.spec.device}: {ahead} before it")
+            elif self._may_start(job):
                 self.queue.remove(job)
                 self.active[job.key] = job
                 job.start()
+                continue
+            job.poll()
+            if job.ended:
+                self.queue.remove(job)
+            else:
+                before[job.key] = before.get(job.key, 0) + 1
         for key, job in list(self.active.items()):
             job.poll()
             if job.ended:

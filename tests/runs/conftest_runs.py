@@ -47,7 +47,7 @@ def root(tmp_path: Path) -> Iterator[Path]:
     for run in list_runs(folder):
         status = run.status()
         for pid, start in ((status.worker_pid, status.worker_start), (status.supervisor_pid, status.supervisor_start)):
-            if alive(pid, start):
+            if pid != os.getpid() and alive(pid, start):
                 assert pid is not None
                 try:
                     os.kill(pid, signal.SIGKILL)

@@ -128,6 +128,21 @@ def test_a_full_disk_ends_the_run_by_its_name(root):
     assert job._conclusion(deaths.End("finished")) == deaths.End("failed", "disk", reader.fatal)
 
 
+def test_a_reader_that_cannot_write_ends_the_run(root):
+    """The folder turns unwritable: the worker must not wait for its reader for ever."""
+    run = RunFolder.create(root, spec("step"))
+    (run.path / "raw" / "0001.json").write_bytes(b"{}")
+
+    def refused(*_):
+        raise PermissionError(13, "Permission denied")
+
+    reader = reading.WindowReader(run, run.spec(), read=refused)
+    reader.start()
+    reader.join(30)
+    assert not reader.is_alive()
+    assert reader.fatal.startswith("windows can no longer be kept: ") and "Permission denied" in reader.fatal
+
+
 def test_exits_are_described(tmp_path, monkeypatch):
     run = RunFolder.create(tmp_path, Spec(name="m", workload="w"))
     assert deaths.describe(run.path, 0, 0) == deaths.End("finished")

@@ -165,7 +165,7 @@ def test_devices_side_by_side(root):
         root,
     )
     until(lambda: first.status().windows_done and second.status().windows_done, "two runs at once")
-    assert third.status().state == "queued"
+    assert third.status().state == "queued" and third.status().phase == "waiting for cpu: 1 before it"
     assert stop(third, wait_s=20).state == "stopped"
     assert stop(first, wait_s=20).state == "stopped"
     assert stop(second, wait_s=20).state == "stopped"
