@@ -16,6 +16,7 @@ One file a suite::
     modes = ["infer", "train"]            # the first one is the default
     dtypes = ["fp32", "fp16", "bf16"]     # what may be asked for; the default depends on the device
     dtype = { cuda = "fp16" }             # only where the usual default (cuda bf16, cpu fp32) is wrong
+    data_dependent = []      # modes whose sizes depend on the data: these cannot run on the meta device
     extra = "vision"         # optional dependencies needed, a key of EXTRAS
     items = "sequences"      # what the batch counts
     config = { ... }         # handed to the builder; every size starts from it
@@ -101,6 +102,7 @@ class Entry:
     sizes: Mapping[str, Size]
     aliases: tuple[str, ...] = ()
     default_dtype: Mapping[str, str] = field(default_factory=dict)
+    data_dependent: tuple[str, ...] = ()
     extra: str = ""
     items: str = "samples"
 
@@ -143,6 +145,8 @@ class Entry:
         mode = mode or self.modes[0]
         self._one_of("mode", mode, self.modes)
         kind = device.split(":", 1)[0]
+        if kind == "meta" and mode in self.data_dependent:
+            raise BadRequest(f"{self.name}: in mode {mode} sizes depend on the data, so it cannot run on the meta device")
         dtype = dtype or self._dtype_for(kind)
         self._one_of("dtype", dtype, self.dtypes)
         self._one_of("attention", attention, ATTENTION)
@@ -254,13 +258,13 @@ def _entry(name: str, suites: tuple[str, ...], table: dict[str, Any], where: str
     try:
         shared, dtype = table.pop("config", {}), table.pop("dtype", {})
         sizes = {key: _size(dict(size), shared) for key, size in table.pop("sizes").items()}
-        for key in ("modes", "dtypes", "aliases"):
+        for key in ("modes", "dtypes", "aliases", "data_dependent"):
             if key in table:
                 table[key] = tuple(table[key])
         entry = Entry(name=name, suites=suites, sizes=sizes, default_dtype=dtype, **table)
     except (KeyError, TypeError) as error:
         raise CatalogueError(f"{where}: {error}") from None
-    unknown = {*entry.modes} - {*MODES} | {*entry.dtypes} - {*DTYPES} | {entry.extra} - {*EXTRAS, ""}
+    unknown = {*entry.modes, *entry.data_dependent} - {*MODES} | {*entry.dtypes} - {*DTYPES} | {entry.extra} - {*EXTRAS, ""}
     if unknown or not {"full", "tiny"} <= {*sizes}:
         raise CatalogueError(f"{where}: " + (f"unknown {unknown}" if unknown else "sizes full and tiny are required"))
     return entry

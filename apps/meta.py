@@ -44,6 +44,8 @@ class OnMeta(TorchFunctionMode):
         elif func is torch.Tensor.to and args[0].device.type == "cpu" and args[0].dtype == torch.bool:
             # A mask that moved to meta would lose its values, and with them the shape of what it selects.
             return args[0]
+        elif func is torch.Tensor.masked_scatter:
+            args, kwargs, _ = _to_meta(args, kwargs)
         try:
             return func(*args, **kwargs)
         except RuntimeError:
