@@ -87,7 +87,7 @@ def _read(file: BinaryIO, name: str, size: int, progress: Callable[[float], None
             tool="torch.profiler",
             rank=rank,
             world_size=world_size,
-            base_ns=(base or 0) + built.clock.origin,
+            base_ns=(0 if built.clock.absolute else base or 0) + built.clock.origin,
             extra={"events": str(found.events), **meta.versions(about)},
         ),
         notes=merge_notes(notes),

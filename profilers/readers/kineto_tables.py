@@ -36,6 +36,8 @@ class Clock:
     divide: int = 1
     zeros: bool = False
     """A time of 0 means "never completed": everything else lies far from it."""
+    absolute: bool = False
+    """The times are counted from 1970 although the file names a clock base."""
 
     def starts(self, raw: Ints) -> Ints:
         return raw // self.divide - self.origin
@@ -119,7 +121,13 @@ def _clock(starts: list[Ints], base_ns: int | None, scale: int, notes: list[Note
         return clock
     sample = np.concatenate([part[:: max(1, len(part) // 1000)] for part in every])
     sample = sample[sample != 0]
-    if scale == 1 or (base_ns and len(sample) and np.median(sample) > _QUARTER_NS):
+    middle = int(np.median(sample)) if len(sample) else 0
+    if base_ns and scale != 1 and base_ns <= middle < base_ns + _QUARTER_NS:
+        clock.absolute = True
+        notes.append(
+            Note("base_already_added", "the times already include the file's clock base: it is not added again")
+        )
+    elif scale == 1 or (base_ns and middle > _QUARTER_NS):
         clock.divide = 1000 if scale != 1 else 1
         notes.append(
             Note("times_in_ns", "the times are nanoseconds, where this format has microseconds: read as nanoseconds")

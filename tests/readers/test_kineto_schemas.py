@@ -246,6 +246,13 @@ def test_nanoseconds_for_microseconds_are_seen(base: int | None) -> None:
     assert recording.origin.base_ns == (base or 0) + start
 
 
+def test_a_base_that_the_times_already_include() -> None:
+    recording = read([op("x", EPOCH + 0.5, 9), op("y", EPOCH + 20, 9)], baseTimeNanoseconds=EPOCH * 1000 - 10**12)
+    assert codes(recording)["base_already_added"] == 1
+    assert recording.origin.base_ns == EPOCH * 1000 + 500
+    assert recording.operators["start_ns"].tolist() == [0, 19_500]
+
+
 def test_slow_launches_are_doubted() -> None:
     events = [op("x", 0, 900_000)]
     for i in range(12):
