@@ -18,7 +18,7 @@ BATCH_S = 0.15
 """Each batch repeats the operation for about so long."""
 
 CUDA_N = {"fp64": 4096, "fp32": 8192, "tf32": 8192, "fp16": 8192, "bf16": 8192}
-CPU_N = {"fp64": 1024, "fp32": 2048, "fp16": 1024, "bf16": 1024}
+CPU_N = {"fp64": 1024, "fp32": 2048, "fp16": 512, "bf16": 1024}
 COPY_BYTES = {"cuda": 2**30, "cpu": 2**28}
 
 

@@ -97,13 +97,16 @@ def test_a_batch_that_cannot_fit_is_refused_with_one_that_does(monkeypatch: pyte
 
 @pytest.mark.slow
 def test_whether_it_fits_is_really_estimated() -> None:
-    small = [DeviceRow("cuda:0", "Small", "GPU-0", "cuda", 0.5, 0.1, 0.0)]
-    spec = Spec(
-        name="gpt2", workload="gpt2", size="tiny", dtype="fp32", batch=8, seq=128, device="cuda:0", mode="infer"
-    )
-    with pytest.raises(UsageError, match=r"gpt2 tiny infer fp32, batch 8, seq 128 needs about 0\.6 GB on cuda:0"):
-        refuse_what_devices_lack([spec], small)
-    refuse_what_devices_lack([spec], [DeviceRow("cuda:0", "Large", "GPU-0", "cuda", 80.0, 0.1, 0.0)])
+    devices = [
+        DeviceRow("cuda:0", "Large", "GPU-0", "cuda", 80.0, 0.1, 0.0),
+        DeviceRow("cuda:1", "Small", "GPU-1", "cuda", 0.5, 0.1, 0.0),
+    ]
+    asked = [
+        Spec(name="gpt2", workload="gpt2", size="tiny", dtype="fp32", batch=8, seq=128, device=row.device)
+        for row in devices
+    ]
+    with pytest.raises(UsageError, match=r"gpt2 tiny infer fp32, batch 8, seq 128 needs about 0\.6 GB on cuda:1"):
+        refuse_what_devices_lack(asked, devices)
 
 
 def test_defaults_are_not_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:

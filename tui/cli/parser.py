@@ -22,6 +22,7 @@ COMMANDS = {
     "import": "keep a recording among the runs",
     "replay": "play a recording as if it were measured now",
     "stop": "stop runs that go on",
+    "calibrate": "measure what devices compute and move at most",
     "doctor": "what this machine offers and lacks, for bug reports",
 }
 """Command -> one line. The module is ``tui.cli.commands.NAME`` (``import`` is spelt ``import_`` there)."""
