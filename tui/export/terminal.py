@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 GAP = 2
-NARROW, NARROWER = 24, (16, 12, 8)
+NARROW, NARROWER = 36, (24, 16, 12, 8)
 """Names and texts fold into lines of ``NARROW`` cells before a ``wide`` column gives way, and of fewer after that."""
 
 _RULE = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
