@@ -139,10 +139,11 @@ def _missing_activity(built: Built, found: Collector, *, cut: bool) -> list[Note
                 "profiler attached, WSL, or every kernel ran after the window); only the host's side can be shown"
             )
         else:
-            text = "no device activities and no launches: a recording of the CPU alone"
-            if cut:
-                text = "no device activities and no launches in the part of the recording that could be read"
-        notes.append(Note("no_device_activity", text, len(launches)))
+            text = "no device activities and no launches in the part of the recording that could be read"
+        if cut or len(launches):
+            notes.append(Note("no_device_activity", text, max(len(launches), 1)))
+        else:
+            notes.append(Note("cpu_only", "a recording of the CPU alone: no device activities and no launches"))
     if not len(built.operators) and len(built.kernels):
         text = "no operators were recorded (ProfilerActivity.CPU was off): only their names classify the kernels"
         notes.append(Note("no_operators", text))

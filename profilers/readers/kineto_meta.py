@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from profilers.readers.salvage import object_end, repairs
+from profilers.readers.salvage import UNREADABLE, object_end, repairs
 from profilers.tables import Device, Note
 
 _KEYS = (
@@ -34,13 +34,13 @@ def metadata(head: bytes, tail: bytes) -> tuple[dict[str, Any], list[Note]]:
     text = head + b"]" + tail
     try:
         return _holder(msgspec.json.decode(text)), []
-    except msgspec.DecodeError:
+    except UNREADABLE:
         pass
     for closing in (b"", b"}", b"}}", b"}]}"):
         for version, kinds in repairs(text.rstrip(b" \t\r\n\0,") + closing):
             try:
                 found = _holder(msgspec.json.decode(version))
-            except msgspec.DecodeError:
+            except UNREADABLE:
                 continue
             if closing and tail.strip():
                 kinds = [*kinds, "cut off"]
@@ -80,7 +80,7 @@ def _picked(text: bytes) -> dict[str, Any]:
             try:
                 found[key] = msgspec.json.decode(version)
                 break
-            except msgspec.DecodeError:
+            except UNREADABLE:
                 continue
     return found
 

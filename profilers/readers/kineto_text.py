@@ -11,7 +11,7 @@ import msgspec
 
 from profilers.readers.errors import ReadError
 from profilers.readers.kineto_events import Decoder
-from profilers.readers.salvage import scan
+from profilers.readers.salvage import UNREADABLE, scan
 from profilers.tables import Note
 
 _LIST = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -108,7 +108,7 @@ class Reader:
         try:
             self._whole(text, offset)
             return len(piece) if last else -1
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             closed = _TRAILING.search(str(error))
         if closed:
             # The decoder names the byte behind the first one it did not expect; the bracket stands before that.
@@ -117,13 +117,13 @@ class Reader:
                 try:
                     self._whole(text[:end], offset)
                     return end - 1
-                except msgspec.MsgspecError:
+                except UNREADABLE:
                     pass
         elif last:
             try:
                 self._whole(text.rstrip(b" \t\r\n,") + b"]", offset)
                 return -1
-            except msgspec.MsgspecError:
+            except UNREADABLE:
                 pass
         found = scan(piece, self._decoder.one)
         self._repaired.update(found.repaired)

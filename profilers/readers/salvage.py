@@ -1,7 +1,7 @@
 """Getting events out of damaged JSON: find each one again, mend what can be mended, and count what is lost.
 
 Nothing here knows what an event means. ``scan`` takes the bytes of a list of objects and a function that turns one
-object's text into whatever the caller wants (raising ``msgspec.MsgspecError`` where it cannot).
+object's text into whatever the caller wants (raising one of ``UNREADABLE`` where it cannot).
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from typing import Generic, TypeVar
 import msgspec
 
 T = TypeVar("T")
+
+UNREADABLE = (msgspec.MsgspecError, RecursionError)
+"""What the decoder raises for text that it cannot read; the second for brackets nested thousands deep."""
 
 # An object of a list whose first key is one that every trace event has. A quote inside a JSON string is always escaped,
 # so this cannot match inside an undamaged string; in a damaged one it is where reading can begin again.
@@ -104,7 +107,7 @@ def _behind(data: bytes, begin: int, end: int, stop: int, accept: Callable[[byte
 def _taken(text: bytes, accept: Callable[[bytes], T], found: Salvaged[T]) -> bool:
     try:
         found.items.append(accept(text))
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return False
     return True
 
@@ -136,6 +139,7 @@ _TEXT = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})?')
+_SURROGATE = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u[dD][89a-fA-F]..")
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _VALUE = re.compile(
     r"""("(?:[^"\\]|\\.)*"\s*:\s*)"(.*?)"(?=\s*(?:[}\]]|,\s*"(?:[^"\\]|\\.)*"\s*:))""",
@@ -184,6 +188,9 @@ def _mend_string(string: str, kinds: list[str]) -> str:
         # One bad escape says that the writer escaped nothing: a Windows path, where \n is a folder and no line's end.
         kinds.append("unescaped backslash")
         body = re.sub(r'\\(?!["\\])|\\\\', r"\\\\", body)
+    if any(len(escape[0]) == 6 for escape in _SURROGATE.finditer(body)):
+        kinds.append("half of a character")
+        body = _SURROGATE.sub(lambda match: match[0] if len(match[0]) == 12 else "\\ufffd", body)
     if _CONTROL.search(body):
         kinds.append("control character")
         body = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", body)

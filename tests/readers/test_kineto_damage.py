@@ -207,6 +207,7 @@ def spoiled(name: str, by: bytes) -> bytes:
         (b'"a\x01\x00b"', "control character", "a\x01\x00b"),
         (b'"C:\\Users\\new\\x.py(3)"', "unescaped backslash", "C:\\Users\\new\\x.py(3)"),
         (b'"a "quoted", "name" here"', "unescaped quote", 'a "quoted", "name" here'),
+        (b'"a\\ud800b"', "half of a character", "a\ufffdb"),
         (b'"a \xff\xfe"', "bad UTF-8", "a \ufffd\ufffd"),
         (b'"a", "n": NaN', "NaN or infinity", "a"),
         (b'"a", "n": [inf, -Infinity]', "NaN or infinity", "a"),
@@ -256,6 +257,17 @@ def test_damage_in_the_metadata() -> None:
     assert recording.origin.rank is None
     assert codes(recording) == {"damaged_metadata": 1}
     assert len(recording.kernels) == 40
+
+
+def test_brackets_nested_thousands_deep() -> None:
+    deep = op("deep", 1, 2, q="HERE")
+    text = document([deep, op("b", 3, 4)])
+    recording = read_text(text.replace(b'"HERE"', b"[" * 100_000 + b"]" * 100_000))
+    assert recording.operators["name"].tolist() == ["b"]
+    assert codes(recording)["lost_events"] == 1
+    for bare in (b"[" * 100_000, b'{"a": ' * 100_000 + b'"traceEvents": []'):
+        with pytest.raises(ReadError):
+            kineto.read_bytes(bare, "x")
 
 
 @pytest.mark.parametrize("share", [0.1, 0.35, 0.5, 0.77, 0.98])
