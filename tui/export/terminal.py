@@ -7,7 +7,6 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from profilers.rules.names import short_names, visible
 from rich.box import Box
 from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
@@ -15,6 +14,7 @@ from rich.table import Table as Sheet
 from rich.text import Text
 
 from profilers.analysis.registry import Table
+from profilers.rules.names import short_names, visible
 from tui.export.columns import Written, for_people
 from tui.format import ascii_text, numeric
 from tui.palette import ANSI
