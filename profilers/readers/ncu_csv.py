@@ -153,8 +153,7 @@ def _table(header: bytes, lines: list[bytes]) -> Table | None:
     if not rows:
         return None
     units = lines[0] if _UNITS.match(lines[0]) else None
-    names = [str(name).strip() for name in _csv([header]).iloc[0].tolist()]
-    names[0] = "ID"
+    names = ["ID", *(name.strip() for name in _cells(header)[1:])]
     body = _csv(rows, len(names))
     body = body.reindex(columns=range(len(names)), fill_value="").set_axis(_unique(names), axis=1)
     lost = len(rows) - len(body)
@@ -162,11 +161,11 @@ def _table(header: bytes, lines: list[bytes]) -> Table | None:
         return None
     if set(_LONG) <= set(names):
         return _long(body, lost)
-    unit_row = _csv([units], len(names)).iloc[0].tolist() if units is not None else []
+    unit_row = _cells(units) if units is not None else []
     return _wide(body, dict(zip(_unique(names), unit_row, strict=False)), lost)
 
 
-def _csv(lines: list[bytes], width: int | None = None) -> pd.DataFrame:
+def _csv(lines: list[bytes], width: int) -> pd.DataFrame:
     """Quoted fields as text, ``width`` columns of them. Lines with more (a program's output within) are left out."""
     try:
         frame = _parsed(lines, width)
@@ -174,16 +173,24 @@ def _csv(lines: list[bytes], width: int | None = None) -> pd.DataFrame:
         frame = None
     if frame is None or len(frame) != len(lines):
         # A stray quote swallows the lines after it: line by line, only the damaged ones are lost.
-        fields = [next(csv.reader([line.decode("utf-8", "replace")], skipinitialspace=True), []) for line in lines]
-        frame = pd.DataFrame([row for row in fields if row and (width is None or len(row) == width)], dtype=str)
+        fields = [row for row in map(_cells, lines) if len(row) == width]
+        frame = pd.DataFrame(fields, columns=range(width), dtype=str)
     return frame.fillna("")
 
 
-def _parsed(lines: list[bytes], width: int | None) -> pd.DataFrame:
+def _cells(line: bytes) -> list[str]:
+    """The fields of one line; none where it is not CSV."""
+    try:
+        return next(csv.reader([line.decode("utf-8", "replace")], skipinitialspace=True), [])
+    except csv.Error:
+        return []
+
+
+def _parsed(lines: list[bytes], width: int) -> pd.DataFrame:
     return pd.read_csv(
         io.BytesIO(b"\n".join(lines)),
         header=None,
-        names=None if width is None else range(width),
+        names=range(width),
         dtype=str,
         keep_default_na=False,
         encoding="utf-8",

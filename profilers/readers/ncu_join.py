@@ -3,7 +3,7 @@
 Nothing but the name, the launch dimensions and the order ties the two together, and the two tools spell names
 differently. A pair is made, in this order of trust, where
 
-1. the names agree once spelling is evened out (return type, spaces, ``(int)4`` for ``4``, unnamed namespaces,
+1. the names agree once spelling is evened out (return type, spaces, ``(int)4`` for ``4``, ``(bool)1`` for ``true``, unnamed namespaces,
    parameter list) and so do the launch dimensions; then where the names alone agree;
 2. the bare names (before ``<`` and ``(``) agree, each stands for one single kernel on both sides; or ncu wrote bare
    names only, and the thread counts of the two sequences are the same one after the other.
@@ -26,6 +26,8 @@ _COPIED = ("sm_pct", "dram_pct", "tensor_pct")
 _MEASURED = ("flops", "bytes")
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|unnamed>::|\{anonymous\}::|_GLOBAL__N__\w*::")
 _CAST = re.compile(r"\((?:unsigned )?(?:int|long|bool|char|short|long long)\)(?=[-\w])")
+_TRUTH = {"true": "1", "false": "0"}
+_WORD = re.compile(r"\b(?:true|false)\b")
 _SIGN = re.compile(r"(?<=\d)(?:ull|ul|u|ll|l)\b", re.IGNORECASE)
 
 
@@ -122,7 +124,7 @@ def _even(name: str) -> str:
     """A kernel's name without what tools spell differently; template arguments stay, parameters go."""
     name = _ANONYMOUS.sub("", name)
     name = _CAST.sub("", name)
-    name = _without_parameters(name)
+    name = _WORD.sub(lambda found: _TRUTH[found[0]], _without_parameters(name))
     name = name.removeprefix("void ").strip()
     return _SIGN.sub("", name.replace(" ", ""))
 
@@ -162,7 +164,8 @@ def _pair_bare(pair: Ints, ours: pd.DataFrame, theirs: pd.DataFrame) -> None:
     shared = kinds_theirs.index.intersection(kinds_ours.index)
     single = shared[(kinds_theirs[shared] == 1) & (kinds_ours[shared] == 1)]
     _pair(pair, open_rows[open_rows["bare"].isin(single)], theirs[theirs["bare"].isin(single)], ["device", "bare"])
-    bare_only = theirs[theirs["full"] == theirs["bare"]]
+    # A name that is whole on our side too means that kernel, not the templates of the same bare name.
+    bare_only = theirs[(theirs["full"] == theirs["bare"]) & ~theirs["full"].isin(ours["full"])]
     bare_only = bare_only[bare_only["bare"].isin(shared.difference(single))]
     candidates = open_rows[open_rows["bare"].isin(bare_only["bare"])]
     measured = dict(list(bare_only.groupby(["device", "bare"], sort=False)))

@@ -21,6 +21,9 @@ from profilers.readers.nesting import Ints
 CHUNK = 65_536
 _PARAMETERS = 500
 
+BROKEN = (sqlite3.Error, UnicodeError)
+"""What a damaged file makes SQLite raise; names of columns in it need not be text."""
+
 READABLE = frozenset(
     {
         "CUPTI_ACTIVITY_KIND_DRIVER",
@@ -54,7 +57,7 @@ class Database:
         self.damaged: list[tuple[str, int]] = []
         try:
             self._open(path)
-        except sqlite3.Error as error:
+        except BROKEN as error:
             raise ReadError(
                 f"{path}: not a readable SQLite file ({error}); export it again with nsys export"
             ) from error
@@ -70,7 +73,7 @@ class Database:
             self.all_tables = frozenset(plain)
             self._columns = {name: self._column_names(name) for name in plain if _readable(name)}
             self._connection.set_authorizer(_authorize)
-        except sqlite3.Error:
+        except BROKEN:
             self._connection.close()
             raise
 
@@ -99,7 +102,7 @@ class Database:
         try:
             query = f"SELECT rowid FROM {_quoted(name)} ORDER BY rowid DESC LIMIT 1"  # noqa: S608
             row = self._connection.execute(query).fetchone()
-        except sqlite3.Error:
+        except BROKEN:
             return 0
         return int(row[0]) if row else 0
 
@@ -141,7 +144,7 @@ class Database:
             query = f"SELECT id, value FROM {_quoted(name)} WHERE id IN ({marks})"  # noqa: S608
             try:
                 rows = self._connection.execute(query, part).fetchall()
-            except sqlite3.Error:
+            except BROKEN:
                 self.damaged.append((name, len(found)))
                 return found
             # A name ends at a NUL; what follows one is a dump of something else.
@@ -157,7 +160,7 @@ class Database:
         query = f"SELECT name, value FROM {_quoted(table)} WHERE name IN ({marks})"  # noqa: S608
         try:
             return {str(name): str(value) for name, value in self._connection.execute(query, names).fetchall()}
-        except sqlite3.Error:
+        except BROKEN:
             return {}
 
     def _chunks(self, base: str, columns: dict[str, int], texts: list[str]) -> Iterator[list[tuple[Any, ...]]]:
@@ -178,13 +181,13 @@ class Database:
             while chunk := cursor.fetchmany(CHUNK):
                 yield chunk
                 got += len(chunk)
-        except sqlite3.DatabaseError:
+        except BROKEN:
             self.damaged.append((name, got))
 
     def _has_rows(self, name: str) -> bool:
         try:
             return self._connection.execute(f"SELECT 1 FROM {_quoted(name)} LIMIT 1").fetchone() is not None  # noqa: S608
-        except sqlite3.Error:
+        except BROKEN:
             return False
 
     def _column_names(self, table: str) -> dict[str, str]:
