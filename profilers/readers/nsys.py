@@ -8,6 +8,7 @@ that holds the call. Times count from the first thing recorded; the origin's ``b
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,17 @@ def read(path: str | Path, *, progress: Progress | None = None) -> Recording:
     no such export or nothing of it can be read.
     """
     path = Path(path)
+    # Millions of short-lived rows: the collector of cycles would look at them again and again and find nothing.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _read(path, progress)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _read(path: Path, progress: Progress | None) -> Recording:
     with Database(path) as database:
         _refuse_others(database)
         tick = Counter(progress, sum(database.count(table) for table in _TABLES))
@@ -257,7 +269,7 @@ def _linked(table: pd.DataFrame, runtime: dict[str, Any], ranges: Ranges) -> tup
     ``runtime["correlationId"]`` is changed along with the kernels'.
     """
     if not len(table):
-        _renumber(runtime, [])
+        _renumber(table, runtime)
         return KERNELS.empty(), []
     notes: list[Note] = []
     if not table["process"].any():
@@ -266,9 +278,7 @@ def _linked(table: pd.DataFrame, runtime: dict[str, Any], ranges: Ranges) -> tup
         if len(callers) > 1:
             text = "kernels carry no process id though several processes launched some: launches may be mistaken"
             notes.append(Note("no_process_ids", text, len(table)))
-    processes = _renumber(runtime, table["process"].unique().tolist())
-    correlation = table["correlation"].to_numpy()
-    linked_id = np.where(correlation > 0, correlation + _offsets(table["process"].to_numpy(), processes), NONE)
+    linked_id = _renumber(table, runtime)
     call = _call_of(linked_id, runtime)
     launch = np.where(call >= 0, runtime["start"][np.maximum(call, 0)], NONE) if len(runtime["start"]) else call
     thread = runtime["globalTid"][np.maximum(call, 0)] if len(runtime["start"]) else call
@@ -303,24 +313,27 @@ def _linked(table: pd.DataFrame, runtime: dict[str, Any], ranges: Ranges) -> tup
     return KERNELS.conform(frame), [*notes, *flag_notes(flags)]
 
 
-def _renumber(runtime: dict[str, Any], others: list[int]) -> dict[int, int]:
-    """Correlation ids made unique over processes, in place: each process's ids are shifted past the ones before it.
+def _renumber(table: pd.DataFrame, runtime: dict[str, Any]) -> Ints:
+    """Correlation ids made unique over processes: the kernels' are given, those of ``runtime`` changed in place.
 
-    Gives the shift of every process; the first (the only one, mostly) keeps its ids.
+    A single process keeps its ids; of several, each one's are shifted past those of the one before. -1 stays -1.
     """
-    process = runtime.setdefault("process", runtime["globalTid"] & _PID_MASK)
-    ids = sorted({*np.unique(process).tolist(), *others})
-    highest = int(runtime["correlationId"].max(initial=0))
-    width = 1 << max(highest.bit_length(), 32)
-    shifts = {pid: place * width for place, pid in enumerate(ids)}
-    known = runtime["correlationId"] > 0
-    runtime["correlationId"] = np.where(known, runtime["correlationId"] + _offsets(process, shifts), NONE)
-    return shifts
-
-
-def _offsets(process: Ints, shifts: dict[int, int]) -> Ints:
-    codes, distinct = pd.factorize(process)
-    return np.array([shifts[pid] for pid in distinct.tolist()], np.int64)[codes] if len(distinct) else codes
+    callers = runtime.setdefault("process", runtime["globalTid"] & _PID_MASK)
+    ours = table["correlation"].to_numpy() if len(table) else np.empty(0, np.int64)
+    owners = table["process"].to_numpy() if len(table) else np.empty(0, np.int64)
+    ids = np.concatenate([ours, runtime["correlationId"]])
+    process, distinct = pd.factorize(np.concatenate([owners, callers]), sort=True)
+    if len(distinct) > 1:
+        known = ids > 0
+        width = 1 << max(int(ids.max(initial=0)).bit_length(), 32)
+        if width * len(distinct) >= 1 << 62:
+            # Ids that leave no room to shift (a damaged file): counted through instead.
+            ids, width = np.unique(ids, return_inverse=True)[1] + 1, len(ids) + 1
+        ids = np.where(known, ids + process * width, NONE)
+    else:
+        ids = np.where(ids > 0, ids, NONE)
+    runtime["correlationId"] = ids[len(ours) :]
+    return ids[: len(ours)]
 
 
 def _call_of(wanted: Ints, runtime: dict[str, Any]) -> Ints:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,28 +107,36 @@ class Database:
         return int(row[0]) if row else 0
 
     def integers(
-        self, base: str, columns: dict[str, int], tick: Callable[[int], None] | None = None, texts: Iterable[str] = ()
+        self, base: str, columns: dict[str, int], tick: Callable[[int], None] | None = None, texts: Sequence[str] = ()
     ) -> dict[str, npt.NDArray[Any]]:
         """Columns of one table: ``columns`` maps each to the value for NULL and for a column the file lacks.
 
-        ``texts`` are read as object columns of str or None. All have length 0 where there is no such table.
+        ``texts`` are read as object columns of str or None. All have length 0 where there is no such table, or none of
+        the columns.
         ``tick`` is called with the number of rows read since its last call.
         """
-        wanted, words = list(columns), list(texts)
-        parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in (*wanted, *words)}
-        for chunk in self._chunks(base, columns, words):
-            fields = list(zip(*chunk, strict=True))
-            for name, values in zip(wanted, fields, strict=False):
-                parts[name].append(np.fromiter(values, np.int64, len(values)))
-            for name, values in zip(words, fields[len(wanted) :], strict=True):
-                parts[name].append(_objects(values))
+        name = self.table(base)
+        have = self._columns[name] if name is not None else {}
+        wanted = [column for column in columns if column.lower() in have]
+        words = [column for column in texts if column.lower() in have]
+        fields = [f"CAST(IFNULL({_quoted(have[column.lower()])}, {columns[column]}) AS INTEGER)" for column in wanted]
+        fields += [_quoted(have[column.lower()]) for column in words]
+        parts: dict[str, list[npt.NDArray[Any]]] = {column: [] for column in (*wanted, *words)}
+        rows = 0
+        for chunk in self._chunks(name, fields):
+            values = list(zip(*chunk, strict=True))
+            for column, numbers in zip(wanted, values, strict=False):
+                parts[column].append(np.fromiter(numbers, np.int64, len(numbers)))
+            for column, strings in zip(words, values[len(wanted) :], strict=True):
+                parts[column].append(_objects(strings))
+            rows += len(chunk)
             if tick is not None:
                 tick(len(chunk))
         joined: dict[str, npt.NDArray[Any]] = {}
-        for name in wanted:
-            joined[name] = np.concatenate(parts[name]) if parts[name] else np.empty(0, np.int64)
-        for name in words:
-            joined[name] = np.concatenate(parts[name]) if parts[name] else np.empty(0, object)
+        for column, missing in columns.items():
+            joined[column] = np.concatenate(parts[column]) if parts.get(column) else np.full(rows, missing, np.int64)
+        for column in texts:
+            joined[column] = np.concatenate(parts[column]) if parts.get(column) else np.full(rows, None, object)
         return joined
 
     def strings(self, ids: Ints) -> dict[int, str]:
@@ -163,18 +171,10 @@ class Database:
         except BROKEN:
             return {}
 
-    def _chunks(self, base: str, columns: dict[str, int], texts: list[str]) -> Iterator[list[tuple[Any, ...]]]:
-        name = self.table(base)
-        if name is None:
+    def _chunks(self, name: str | None, fields: list[str]) -> Iterator[list[tuple[Any, ...]]]:
+        """Rows of a table in pieces, until it ends or breaks off."""
+        if name is None or not fields:
             return
-        have = self._columns[name]
-        fields = [
-            f"CAST(IFNULL({_quoted(have[column.lower()])}, {missing}) AS INTEGER)"
-            if column.lower() in have
-            else str(missing)
-            for column, missing in columns.items()
-        ]
-        fields += [_quoted(have[column.lower()]) if column.lower() in have else "NULL" for column in texts]
         got = 0
         try:
             cursor = self._connection.execute(f"SELECT {', '.join(fields)} FROM {_quoted(name)}")  # noqa: S608
