@@ -146,7 +146,9 @@ class Entry:
         self._one_of("mode", mode, self.modes)
         kind = device.split(":", 1)[0]
         if kind == "meta" and mode in self.data_dependent:
-            raise BadRequest(f"{self.name}: in mode {mode} sizes depend on the data, so it cannot run on the meta device")
+            raise BadRequest(
+                f"{self.name}: in mode {mode} sizes depend on the data, so it cannot run on the meta device"
+            )
         dtype = dtype or self._dtype_for(kind)
         self._one_of("dtype", dtype, self.dtypes)
         self._one_of("attention", attention, ATTENTION)
@@ -203,11 +205,13 @@ def lookup(name: str) -> Entry:
     """The workload of this name, alias, or ``suite/name``. Raises :class:`UnknownWorkload` with the nearest names."""
     by_name, members, _ = _catalogue()
     wanted = name.strip().lower().replace("_", "-")
-    suite, slash, bare = wanted.rpartition("/")
+    # Only a suite's name before the first slash is one: 'vit-b/16' is an alias.
+    suite, _, rest = wanted.partition("/")
+    within, bare = (suite, rest) if rest and suite in members else ("", wanted)
     for entry in by_name.values():
-        if bare in (entry.name, *entry.aliases) and (not slash or suite in entry.suites):
+        if bare in (entry.name, *entry.aliases) and (not within or within in entry.suites):
             return entry
-    if not slash and wanted in members:
+    if wanted in members:
         raise UnknownWorkload(f"{name} is a suite of {len(members[wanted])} workloads, not one workload")
     known = [*by_name, *members, *(a for e in by_name.values() for a in e.aliases)]
     near = difflib.get_close_matches(bare, known, n=4, cutoff=0.5)
@@ -264,7 +268,9 @@ def _entry(name: str, suites: tuple[str, ...], table: dict[str, Any], where: str
         entry = Entry(name=name, suites=suites, sizes=sizes, default_dtype=dtype, **table)
     except (KeyError, TypeError) as error:
         raise CatalogueError(f"{where}: {error}") from None
-    unknown = {*entry.modes, *entry.data_dependent} - {*MODES} | {*entry.dtypes} - {*DTYPES} | {entry.extra} - {*EXTRAS, ""}
+    unknown = (
+        {*entry.modes, *entry.data_dependent} - {*MODES} | {*entry.dtypes} - {*DTYPES} | {entry.extra} - {*EXTRAS, ""}
+    )
     if unknown or not {"full", "tiny"} <= {*sizes}:
         raise CatalogueError(f"{where}: " + (f"unknown {unknown}" if unknown else "sizes full and tiny are required"))
     return entry

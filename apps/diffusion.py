@@ -10,12 +10,12 @@ from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-import diffusers  # noqa: E402
-import torch  # noqa: E402
+import diffusers
+import torch
 
-from apps import steps  # noqa: E402
-from apps.hf.create import FastFill  # noqa: E402
-from apps.workload import Built, Request  # noqa: E402
+from apps import steps
+from apps.hf.create import FastFill
+from apps.workload import Built, Request
 
 
 def unet(request: Request) -> Built:

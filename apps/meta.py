@@ -17,7 +17,6 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map
 
-
 _CONDITIONS = (torch.Tensor.__bool__, torch.Tensor.item)
 
 

@@ -17,19 +17,22 @@ from apps.workload import Built, Request
 
 
 def build(request: Request) -> Built:
-    """``infer``: all logits of ``batch`` x ``seq`` tokens, with the defaults of the model (most fill a cache). ``train``: next-token cross-entropy.
+    """``infer``: all logits of ``batch`` x ``seq`` tokens, with the model's defaults (most fill a cache).
+    ``train``: next-token cross-entropy.
     ``prefill``: fills a cache with ``seq`` tokens, logits of the last one. ``decode``: one token after ``seq`` cached ones.
     """
     config = config_for(request.config["model"], request.config.get("arch", {}))
     if experts := request.config.get("experts"):
         config._experts_implementation = experts
-    model = model_for(request, config)
-    seq = request.seq or 1
-    tokens = steps.integers(request, config.vocab_size, request.batch, seq)
-    notes: list[str] = []
+    return run(request, model_for(request, config), config)
+
+
+def run(request: Request, model: Any, config: Any, notes: tuple[str, ...] = ()) -> Built:
+    """The modes of :func:`build` on a model that is there already; ``config`` is its text configuration."""
+    tokens = steps.integers(request, config.vocab_size, request.batch, request.seq or 1)
     if is_sparse(config):
-        notes.append(f"experts: {config._experts_implementation}")
-    items, item_name = request.batch, "sequences"
+        notes += (f"experts: {config._experts_implementation}",)
+    item_name = "sequences"
     if request.mode == "train":
 
         def forward() -> Any:
@@ -44,16 +47,15 @@ def build(request: Request) -> Built:
             return model(input_ids=tokens, logits_to_keep=1, **cache_argument(model, DynamicCache(config=config)))
     else:
         forward = _decode(request, model, config, tokens)
-        items, item_name = request.batch, "tokens"
-        notes.append("cache: transformers' DynamicCache, put back after every step")
+        item_name = "tokens"
+        notes += ("cache: transformers' DynamicCache, put back after every step",)
     return steps.built(
         request,
         model,
         forward,
         loss=lambda outputs: outputs.loss,
-        items=items,
         item_name=item_name,
-        notes=tuple(notes),
+        notes=notes,
     )
 
 

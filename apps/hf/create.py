@@ -10,14 +10,13 @@ from typing import Any
 # Random weights need nothing from the network, and no builder may wait for it.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-import torch  # noqa: E402
-import transformers  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-from transformers import PreTrainedModel  # noqa: E402
+import torch
+import transformers
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import PreTrainedModel
 
-from apps import steps  # noqa: E402
-from apps.workload import Request  # noqa: E402
-
+from apps import steps
+from apps.workload import Request
 
 aten = torch.ops.aten
 

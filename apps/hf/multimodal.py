@@ -71,7 +71,7 @@ def qwen3_vl(request: Request) -> Built:
         def forward() -> Any:
             return model(input_ids=tokens, **picture)
 
-    notes = (f"{visual} of {request.seq} tokens are the picture",)
+    notes: tuple[str, ...] = (f"{visual} of {request.seq} tokens are the picture",)
     if decoding:
         notes += ("cache: transformers' DynamicCache, put back after every step",)
     return steps.built(

@@ -20,11 +20,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--meta-only", action="store_true", help="leave out what needs a real step on the CPU")
     wishes = parser.parse_args()
     chosen = [lookup(n) for name in wishes.names for n in expand(name)] if wishes.names else entries()
     for entry in chosen:
         if missing := entry.missing():
             print(missing)
+            continue
+        if wishes.meta_only and entry.data_dependent:
             continue
         memory = figures(entry)
         print(f"{entry.name:24} {parameters(entry):>16,} {memory}", flush=True)
@@ -46,13 +49,15 @@ def figures(entry: Entry) -> dict[str, float]:
 
 
 def on_cpu(entry: Entry, request: Request) -> fit.Memory:
-    """For sizes that depend on the data: the same count over a real step on the CPU, in fp32 (so rather too much)."""
+    """For sizes that depend on the data: the same count over a real step of one sample on the CPU in fp32, what a step
+    adds times the batch. On the high side."""
     memory = PeakMemory()
     with memory:
-        built = entry.load()(replace(request, device="cpu", dtype="fp32"))
+        built = entry.load()(replace(request, device="cpu", dtype="fp32", batch=1))
         built.step()
         resident = memory.live
-    return fit.Memory(0, resident, memory.peak, "cuda")
+    peak = resident + (memory.peak - resident) * request.batch
+    return fit.Memory(0, resident, peak, "cuda")
 
 
 def parameters(entry: Entry) -> int:
