@@ -64,10 +64,15 @@ class Analyst:
             loading="reading the recording",
         )
 
-    def view(self, queries: tuple[Query, ...], options: Options, last: RunView | None) -> RunView:
-        """The run as it is now; ``last`` itself when nothing that is asked for has changed."""
+    def view(
+        self, queries: tuple[Query, ...], options: Options, last: RunView | None, *, fresh: bool = True
+    ) -> RunView:
+        """The run as it is now; ``last`` itself when nothing that is asked for has changed.
+
+        ``fresh`` False leaves windows that arrived meanwhile for a later look: only status, telemetry and log are new.
+        """
         status = self.folder.effective_status()
-        windows = tuple(self.folder.window_ids())
+        windows = tuple(self.folder.window_ids()) if fresh or not self._windows else self._windows
         if windows != self._windows:
             self._read(windows)
         tables, problems = self._answer(queries, options)

@@ -12,6 +12,7 @@ from textual import on, work
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import Provider
+from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.theme import Theme
 from textual.worker import Worker, WorkerState
 
@@ -67,6 +68,9 @@ class KernelscopeApp(App[str]):
         self.machine = ""
         self.starting = ""
         self.first_run = run or ""
+        if ascii:
+            self.add_class("-ascii")
+            ScrollBar.renderer = PlainScrollBar
         self.main = MainScreen()
         self.watcher = Watcher(self.root, self._deliver)
 
@@ -304,6 +308,13 @@ def farewell(live: list) -> str:  # type: ignore[type-arg]
     names = ", ".join(row.title for row in live[:3]) + (" …" if len(live) > 3 else "")
     many = f"{len(live)} runs go" if len(live) > 1 else "1 run goes"
     return f"{many} on without the screen ({names}). Come back: kernelscope attach   Stop: kernelscope stop RUN"
+
+
+class PlainScrollBar(ScrollBarRender):
+    """A scroll bar of whole cells: partial blocks are not ASCII."""
+
+    VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
+    HORIZONTAL_BARS: ClassVar[list[str]] = [" "] * 8
 
 
 def _theme(name: str, dark: bool) -> Theme:

@@ -20,8 +20,9 @@ from tui.snapshot import Query, RunView, Snapshot
 
 LIVE_S = 0.5
 QUIET_S = 1.0
-PACE = 25.0
-"""A computation that cost c seconds is not repeated within PACE x c: at most 4 % of one core, however fast windows come."""
+PACE = 10.0
+"""Tables that cost c seconds are not computed again within PACE x c: at most a tenth of one core, however fast windows
+come. Progress, telemetry and the log are not held back."""
 
 
 class Watcher:
@@ -128,14 +129,13 @@ class Watcher:
             if not self._analyst.small():
                 self._announce(self._analyst.placeholder())
         analyst = self._analyst
-        now = self.clock()
-        if not asked and now < self._not_before:
-            return self._last.view
+        fresh = asked or self.clock() >= self._not_before
+        version = analyst.version
         before = time.perf_counter()
-        view = analyst.view(queries, options, self._last.view)
-        cost = time.perf_counter() - before
-        if view is not self._last.view:
-            self._not_before = self.clock() + min(PACE * cost, 30.0)
+        view = analyst.view(queries, options, self._last.view, fresh=fresh)
+        # The first look imports what it needs: its cost says nothing about the next one.
+        if version and analyst.version != version:
+            self._not_before = self.clock() + min(PACE * (time.perf_counter() - before), 30.0)
         return view
 
     def _announce(self, view: RunView) -> None:

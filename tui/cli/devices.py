@@ -42,7 +42,7 @@ def chosen_devices(text: str, rows: Sequence[DeviceRow] | None = None, build: st
 
 
 def _one(word: str, rows: Sequence[DeviceRow], build: str) -> DeviceRow:
-    gpus = [row for row in rows if row.kind != "cpu"]
+    gpus = [row for row in rows if row.kind in ("cuda", "mig")]
     blind = "" if build.startswith(("CUDA", "ROCm")) else f"the installed torch cannot use a GPU ({build})"
     if word == "auto":
         if blind and gpus:
@@ -53,6 +53,8 @@ def _one(word: str, rows: Sequence[DeviceRow], build: str) -> DeviceRow:
     if word == "cuda" and gpus:
         return min(gpus, key=lambda row: (row.busy, -_free_gb(row)))
     for row in rows:
+        if row.device == word and row.kind == "amd":
+            raise UsageError(f"{word} ({row.name}): {row.note}")
         if row.device == word:
             return row
     raise UsageError(f"no device is called '{word}'; there are {_named(rows)}{_why_no_gpu(word, gpus, rows)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from profilers.rules.names import visible
 from rich.segment import Segment
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -12,6 +11,7 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from profilers.rules.names import visible
 from tui.palette import DARK, Palette
 from tui.panes.base import Pane
 from tui.snapshot import RunView
@@ -56,7 +56,7 @@ class LogLines(ScrollView, can_focus=True):
         line = self.lines[place]
         p = self.palette
         bad = any(word in line for word in ("Error", "error:", "Traceback", "Killed", "out of memory"))
-        strip = strip_of([Segment(visible(line), p.style(p.bad if bad else p.text))], self.size.width)
+        strip = strip_of([Segment(visible(line), p.style(p.bad if bad else p.text))], self.size.width, ascii=p.ascii)
         return strip.apply_style(self.rich_style)
 
 

@@ -102,7 +102,7 @@ class Headline(Lines):
             return self._progress(cells)
         steps = f"{view.windows:,} window{'s' if view.windows != 1 else ''}"
         words = [status.state if view.kind == "run" else view.kind, steps]
-        if status.window_step_ms and status.step_ms:
+        if status.window_step_ms and status.step_ms and status.window_step_ms > status.step_ms * 1.02:
             words.append(f"a profiled step takes {status.window_step_ms / status.step_ms:.2f} times an unprofiled one")
         lost = sum(note.count for note in view.notes if note.code.startswith(("lost", "dropped", "duplicate", "flag")))
         if view.notes:

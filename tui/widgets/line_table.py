@@ -190,14 +190,14 @@ class LineTable(ScrollView, can_focus=True):
         palette = self.palette
         if self.grid is None or not len(self.grid.frame):
             text = self.empty if y == 1 else ""
-            return strip_of([Segment(text, palette.style(palette.muted))], width)
+            return strip_of([Segment(text, palette.style(palette.muted))], width, ascii=palette.ascii)
         if y == 0:
             return self._header(width)
         place = y - 1 + round(self.scroll_offset.y)
         if place >= len(self.grid.order):
             nothing = f"No row matches “{self.grid.filter}”. Escape clears the filter."
             text = nothing if place == 0 and self.grid.filter else ""
-            return strip_of([Segment(text, palette.style(palette.muted))], width)
+            return strip_of([Segment(text, palette.style(palette.muted))], width, ascii=palette.ascii)
         return self._row(place, width)
 
     def _header(self, width: int) -> Strip:
@@ -217,7 +217,7 @@ class LineTable(ScrollView, can_focus=True):
                     fit(text, shown.width, shown.right), palette.style(palette.text if sorted_by else palette.muted)
                 )
             )
-        return strip_of(out, width)
+        return strip_of(out, width, ascii=palette.ascii)
 
     def _row(self, place: int, width: int) -> Strip:
         assert self.grid is not None
@@ -247,7 +247,7 @@ class LineTable(ScrollView, can_focus=True):
                     background,
                 )
             )
-        return strip_of(out, width, palette.style("", background))
+        return strip_of(out, width, palette.style("", background), ascii=palette.ascii)
 
     def _cell_style(self, shown: Shown, value: Any, index: int, colour: str, background: str, focused: bool) -> Any:
         palette = self.palette

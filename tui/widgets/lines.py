@@ -13,9 +13,21 @@ from textual.widget import Widget
 from tui.palette import DARK, Palette
 
 
-def strip_of(segments: Sequence[Segment], width: int, style: Style | None = None) -> Strip:
-    """Segments as a strip of exactly ``width`` cells."""
+def strip_of(segments: Sequence[Segment], width: int, style: Style | None = None, *, ascii: bool = False) -> Strip:
+    """Segments as a strip of exactly ``width`` cells; in ASCII alone where asked (a sign for a sign, so widths stay)."""
+    if ascii:
+        segments = [s if s.text.isascii() else Segment(s.text.translate(_PLAIN), s.style) for s in segments]
     return Strip(segments).adjust_cell_length(width, style)
+
+
+class _Plain(dict[int, str]):
+    """Any character beyond ASCII becomes one ASCII sign: its usual stand-in, else a question mark."""
+
+    def __missing__(self, code: int) -> str:
+        return chr(code) if code < 128 else "?"
+
+
+_PLAIN = _Plain({ord(a): b for a, b in zip("…·–—×µΣ“”‘’±→←≈≤≥∞█│─", "~|--xuS\"\"''+><~<>8#|-", strict=True)})
 
 
 class Lines(Widget):
@@ -41,7 +53,7 @@ class Lines(Widget):
         width = self.size.width
         if width <= 0:
             return
-        new = [strip_of(line, width) for line in self.build(width)]
+        new = [strip_of(line, width, ascii=self.palette.ascii) for line in self.build(width)]
         old, self._strips = self._strips, new
         grown = len(new) != len(old)
         if grown and self.styles.height is not None and self.styles.height.is_auto:
@@ -64,7 +76,7 @@ class Lines(Widget):
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         if self._built_for != width:
-            self._strips = [strip_of(line, width) for line in self.build(width)]
+            self._strips = [strip_of(line, width, ascii=self.palette.ascii) for line in self.build(width)]
             self._built_for = width
         strip = self._strips[y] if y < len(self._strips) else Strip.blank(width)
         return strip.apply_style(self.rich_style)

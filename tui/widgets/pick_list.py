@@ -131,10 +131,12 @@ class PickList(ScrollView, can_focus=True):
         place = y + round(self.scroll_offset.y)
         if place >= len(self.shown):
             text = "Nothing matches." if not self.shown and y == 0 else ""
-            return strip_of([Segment(text, p.style(p.muted))], width)
+            return strip_of([Segment(text, p.style(p.muted))], width, ascii=p.ascii)
         item = self.shown[place]
         if not item.key:
-            return strip_of([Segment(fit(item.text, width), p.style(p.group("matmul"), bold=True))], width)
+            return strip_of(
+                [Segment(fit(item.text, width), p.style(p.group("matmul"), bold=True))], width, ascii=p.ascii
+            )
         on = place == self.cursor
         back = p.cursor if on and self.has_focus else ""
         box = (
@@ -155,7 +157,7 @@ class PickList(ScrollView, can_focus=True):
             Segment(fit(item.text, left), p.style(p.muted if item.disabled else p.text, back, bold=on)),
             Segment(fit(detail, max(room - left, 0)), p.style(p.warn if item.disabled else p.muted, back)),
         ]
-        return strip_of(segments, width, p.style("", back))
+        return strip_of(segments, width, p.style("", back), ascii=p.ascii)
 
     def action_move(self, step: int) -> None:
         place, direction = self.cursor, 1 if step > 0 else -1

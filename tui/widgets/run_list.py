@@ -63,7 +63,7 @@ class RunList(ScrollView, can_focus=True):
         for row in self.rows:
             for segments in draw(row, width, self.palette, selected=row.key == self.selected):
                 background = self.palette.cursor if row.key == self.selected else ""
-                lines.append(strip_of(segments, width, self.palette.style("", background)))
+                lines.append(strip_of(segments, width, self.palette.style("", background), ascii=self.palette.ascii))
                 owner.append(row.key)
             lines.append(Strip.blank(width))
             owner.append("")

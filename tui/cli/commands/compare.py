@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from profilers.analysis.registry import Col, Table
+from profilers.analysis.compare_tables import rows_table, summary_table
 from tui.cli.errors import FINE, UsageError
 from tui.cli.output import add_output_arguments, chosen_format, print_table, talk, talk_notes
 from tui.cli.targets import add_analysis_arguments, open_target, options_of
@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from profilers.analysis.compare import CompareError, compare, summary_block
+    from profilers.runs.beside import beside, names_of
 
     if len(args.targets) < 2:
         raise UsageError("compare needs two or more runs or recordings")
@@ -42,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
     names = names_of(opened)
     try:
         rows = compare(recordings, names, options_of(args), by=args.by)
-        summary = summary_block(recordings, names, options_of(args))
+        known = [beside(one.run) for one in opened]
+        summary = summary_block(recordings, names, options_of(args), known)
     except CompareError as error:
         raise UsageError(str(error)) from None
     letters = list(rows.attrs["names"])
@@ -64,46 +66,3 @@ def run(args: argparse.Namespace) -> int:
             talk(f"{letter}: {one.title}")
             talk_notes(one.recording.notes, target)
     return FINE
-
-
-def names_of(opened: list[Opened]) -> list[str]:
-    """Their titles; where two are the same, with the run's id."""
-    titles = [one.title for one in opened]
-    return [
-        f"{one.title} ({one.run.id})" if titles.count(one.title) > 1 and one.run is not None else one.title
-        for one in opened
-    ]
-
-
-def rows_table(letters: list[str], by: str) -> Table:
-    """The columns of a comparison of so many."""
-    return Table(
-        "compare",
-        "What grew, what shrank, what is new?",
-        (
-            Col("name", by, "group" if by == "group" else "name"),
-            Col("group", "group", "group", wide=by == "group"),
-            *(Col(f"{letter}_us", letter, "us") for letter in letters),
-            Col("ratio", f"{letters[-1]}/a", "ratio", doc="inf: appeared; 0: vanished"),
-            Col("delta_us", f"{letters[-1]} - a", "us"),
-        ),
-        "",
-        "delta_us",
-    )
-
-
-def summary_table(letters: list[str]) -> Table:
-    """The columns of the summary of so many."""
-    return Table(
-        "compare-summary",
-        "How much faster, and by which share of the time?",
-        (
-            Col("quantity", "quantity"),
-            Col("unit", "unit"),
-            *(Col(letter, letter, "number") for letter in letters),
-            Col(
-                "change", "change", "number", doc="of times the speed-up, a over the last; of shares percentage points"
-            ),
-        ),
-        "",
-    )
