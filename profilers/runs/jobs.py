@@ -44,6 +44,8 @@ class Job:
         self.process: subprocess.Popen[bytes] | None = None
         self.reader: WindowReader | OwnWindows | None = None
         self.ended = False
+        self.lost = ""
+        """Why the driver says that the run's GPU is gone; '' while it is there."""
         self._seen = 0
         self._written = b""
         self._written_at = 0.0
@@ -160,6 +162,8 @@ class Job:
         self._signal(signal.SIGKILL)
         self.status.exit_code = code
         self._end = self._wanted_end or deaths.describe(self.run.path, code, self._memory_kills)
+        if self.lost and self._end.state in ("failed", "died"):
+            self._end = End(self._end.state, "lost", f"{self.lost}; the worker: {self._end.cause}")
         self.event("worker_left", exit_code=code, cause=self._end.cause)
         for half in (self.run.path / protocol.RAW).glob(".*"):
             half.unlink(missing_ok=True)
@@ -222,7 +226,9 @@ class Job:
         status.notes = progress.notes
         if self._end is None and self._wanted_end is None:
             done = progress.state == "done"
-            status.state = "reading" if done else progress.state
+            before, status.state = status.state, "reading" if done else progress.state
+            if status.state != before:
+                self.event("state", state=status.state)
             status.phase = "reading the last windows" if done else progress.phase
 
     def _take_windows(self) -> None:

@@ -1,14 +1,22 @@
-"""Telemetry while runs go on: one thread of the supervisor samples every device in use and hands each run its own."""
+"""Telemetry while runs go on: one thread of the supervisor samples every device in use and hands each run its own.
+
+A run also gets a few values of the GPUs beside its own, every few seconds: what they do is part of what it measured.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from profilers.collectors.telemetry.base import Sample
+from profilers.collectors.telemetry import dcgm
+from profilers.collectors.telemetry.base import Sample, now_ns
 from profilers.collectors.telemetry.cpu import CpuCollector
-from profilers.collectors.telemetry.nvml import Nvml, NvmlCollector
+from profilers.collectors.telemetry.devices import visible
+from profilers.collectors.telemetry.gpm import BEFORE_HOPPER
+from profilers.collectors.telemetry.nvidia import BRIEF, NvmlCollector
+from profilers.collectors.telemetry.nvml import Gpu, Nvml
 
 if TYPE_CHECKING:
     from profilers.runs.jobs import Job
@@ -16,6 +24,9 @@ if TYPE_CHECKING:
 INTERVAL_S = 1.0
 FLOOR_S = 0.5
 """Never sample faster while something is measured: every NVML call takes the driver's lock."""
+
+BESIDE_S = 5.0
+"""GPUs that no run of ours is on are sampled this often."""
 
 
 class Sampler:
@@ -28,7 +39,11 @@ class Sampler:
         self._thread = threading.Thread(target=self._loop, name="sampler", daemon=True)
         self._cpu = CpuCollector()
         self._nvml: Nvml | None = None
-        self._gpus: dict[str, NvmlCollector] = {}
+        self._own: dict[str, NvmlCollector] = {}
+        self._dcgm: dict[str, dcgm.DcgmCollector] = {}
+        self._beside: NvmlCollector | None = None
+        self._beside_of: frozenset[str] = frozenset()
+        self._beside_at = -BESIDE_S
         self._told: set[tuple[str, str, str, str]] = set()
 
     def start(self) -> None:
@@ -40,6 +55,9 @@ class Sampler:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=2 * self._interval)
+        for collector in (*self._own.values(), *([self._beside] if self._beside else [])):
+            collector.close()
+        self._cpu.close()
         if self._nvml is not None:
             self._nvml.close()
 
@@ -48,28 +66,76 @@ class Sampler:
             self.turn()
 
     def turn(self) -> None:
-        """Sample once for every run that goes on."""
+        """Sample once for every run that goes on. What that took is a sample too: ``sampling_ms``, source ``self``."""
         jobs = [job for job in self._jobs() if job.process is not None and not job.ended]
         if not jobs:
+            self._let_go(frozenset())
             return
+        began = time.perf_counter()
         host = self._cpu.sample(tuple(job.process.pid for job in jobs if job.process is not None))
+        on_gpu = [job for job in jobs if job.spec.device.startswith("cuda")]
+        self._let_go(frozenset(_key(job) for job in on_gpu))
+        counting = any(job.spec.extra.get("counters") for job in jobs)
+        by_job = {id(job): self._of_gpu(job, counting) for job in on_gpu}
+        beside = self._of_others(on_gpu) if on_gpu else None
+        spent = round((time.perf_counter() - began) * 1e3, 3)
         for job in jobs:
             on_cpu = job.spec.device == "cpu"
-            samples = [sample for sample in host if on_cpu or "/" not in sample.device]
             pid = job.process.pid if job.process is not None else 0
+            samples = [sample for sample in host if on_cpu or "/" not in sample.device]
             samples = [sample for sample in samples if sample.pid in (0, pid)]
-            if job.spec.device.startswith("cuda"):
-                samples += self._of_gpu(job.spec.device, job.spec.device_uuid)
+            samples += by_job.get(id(job), [])
+            if beside is not None and id(job) in by_job:
+                samples += beside
+                for other in on_gpu:
+                    if other is not job:
+                        samples += [sample for sample in by_job[id(other)] if sample.metric in BRIEF]
+            samples.append(Sample(now_ns(), job.spec.device, "sampling_ms", spent, "ms", "self"))
             self._hand(job, samples)
 
-    def _of_gpu(self, device: str, uuid: str) -> list[Sample]:
+    def _of_gpu(self, job: Job, counting: bool) -> list[Sample]:
+        nvml, device, key = self._opened(), job.spec.device, _key(job)
+        if key not in self._own:
+            uuid = job.spec.device_uuid
+            gpus = [gpu for gpu in nvml.gpus if gpu.uuid == uuid] if uuid else []
+            self._own[key] = NvmlCollector(nvml, [(device, gpu) for gpu in gpus])
+            if dcgm.configured() and uuid:
+                self._dcgm[key] = dcgm.DcgmCollector(dcgm.configured(), [(device, uuid)])
+        samples = self._own[key].sample()
+        gpus = [gpu for _, gpu in self._own[key].devices]
+        lost = next((gpu.lost for gpu in gpus if gpu.lost), "")
+        if lost:
+            job.lost = lost
+        # DCGM's profiling fields and the collecting of counters take the same lock, for the whole machine.
+        if key in self._dcgm and not counting and gpus and gpus[0].refused.get("gpm") == BEFORE_HOPPER:
+            known = self._dcgm[key].sample()
+            metrics = {sample.metric for sample in known if sample.value is not None}
+            samples = [sample for sample in samples if sample.metric not in metrics] + known
+        return samples
+
+    def _of_others(self, jobs: list[Job]) -> list[Sample] | None:
+        """A few values of the other GPUs that this process may see; None until it is time again."""
+        if time.monotonic() - self._beside_at < BESIDE_S:
+            return None
+        self._beside_at = time.monotonic()
+        nvml, ours = self._opened(), frozenset(job.spec.device_uuid for job in jobs)
+        if self._beside is None or self._beside_of != ours:
+            if self._beside is not None:
+                self._beside.close()
+            others: list[tuple[str, Gpu]] = [(name, gpu) for name, gpu in visible(nvml.gpus) if gpu.uuid not in ours]
+            self._beside, self._beside_of = NvmlCollector(nvml, others, brief=True), ours
+        return self._beside.sample()
+
+    def _opened(self) -> Nvml:
         if self._nvml is None:
             self._nvml = Nvml()
-        key = uuid or device
-        if key not in self._gpus:
-            gpus = [gpu for gpu in self._nvml.gpus if gpu.uuid == uuid] if uuid else []
-            self._gpus[key] = NvmlCollector(self._nvml, [(device, gpu) for gpu in gpus])
-        return self._gpus[key].sample()
+        return self._nvml
+
+    def _let_go(self, keys: frozenset[str]) -> None:
+        """Close what belongs to devices that no run is on any more: a long queue must not pile up samples and threads."""
+        for key in [key for key in self._own if key not in keys]:
+            self._own.pop(key).close()
+            self._dcgm.pop(key, None)
 
     def _hand(self, job: Job, samples: list[Sample]) -> None:
         """Write a run's samples; what is not available is said once, as an event with its reason."""
@@ -83,3 +149,7 @@ class Sampler:
             if sample.value is None and key not in self._told:
                 self._told.add(key)
                 job.event("unavailable", device=sample.device, metric=sample.metric, reason=sample.reason)
+
+
+def _key(job: Job) -> str:
+    return job.spec.device_uuid or job.spec.device

@@ -18,7 +18,8 @@ STUB = Path(__file__).parent / "stub" / "nvml.c"
 
 CODE = """
 import dataclasses, json
-from profilers.collectors.telemetry.nvml import Nvml, NvmlCollector
+from profilers.collectors.telemetry.nvidia import NvmlCollector
+from profilers.collectors.telemetry.nvml import Nvml
 from profilers.collectors.telemetry.devices import list_devices, uuid_of, visible
 nvml = Nvml()
 collector = NvmlCollector(nvml, visible(nvml.gpus))

@@ -113,9 +113,7 @@ class NewRunScreen(ModalScreen[None]):
                 Item(row.device, f"{row.device}  {row.name}", "  ".join(t for t in (users, use, total, row.note) if t))
             )
         box.picked.clear()
-        best = next(
-            (row.device for row in rows if row.kind != "cpu" and not busy(row)), rows[-1].device if rows else "cpu"
-        )
+        best = next((row.device for row in rows if row.kind in ("cuda", "mig") and not busy(row)), "cpu")
         box.picked[best] = None
         box.set_items(items)
         self._show_command()

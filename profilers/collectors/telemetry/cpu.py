@@ -1,4 +1,4 @@
-"""The host's processors and memory, from the operating system (psutil). No privileges are needed."""
+"""The host's processors and memory, from the operating system (psutil). Only memory bandwidth takes privileges."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 
 from profilers.collectors.telemetry.base import Sample, now_ns
+from profilers.collectors.telemetry.uncore import Uncore
 
 SOURCE = "psutil"
 
@@ -47,6 +48,7 @@ class CpuCollector:
         self._cores = cores and (psutil.cpu_count() or 1) <= MOST_CORES
         psutil.cpu_percent(percpu=True)
         self._processes: dict[int, psutil.Process] = {}
+        self._uncore = Uncore()
 
     def sample(self, pids: tuple[int, ...] = ()) -> list[Sample]:
         """The values of now; ``pids`` are processes whose memory and load are wanted (gone ones say so)."""
@@ -66,13 +68,17 @@ class CpuCollector:
         add("cpu", "memory_used_gb", round((memory.total - memory.available) / 1e9, 3), "GB")
         add("cpu", "memory_total_gb", round(memory.total / 1e9, 3), "GB")
         self._frequency(add)
+        for metric, value, why in self._uncore.read():
+            number = None if value is None else round(value, 3)
+            found.append(Sample(t, "cpu", metric, number, "GB/s", "perf", why))
         for pid in pids:
             self._process(pid, add)
         self._processes = {pid: process for pid, process in self._processes.items() if pid in pids}
         return found
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Close the memory controllers' counters."""
+        self._uncore.close()
 
     def _frequency(self, add: _Add) -> None:
         try:

@@ -2,6 +2,7 @@
 
 A GPU's number is the one that CUDA gives it in this process: ``CUDA_VISIBLE_DEVICES`` is respected, and numbers in it
 are taken in the order of the PCI bus (workers run with ``CUDA_DEVICE_ORDER=PCI_BUS_ID`` and see one device, by UUID).
+Without it, the limits of a Slurm job and of a container are respected where the driver shows more than they allow.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ import psutil
 
 from profilers.collectors.telemetry.cpu import cpu_name
 from profilers.collectors.telemetry.nvml import Gpu, Nvml
+from profilers.collectors.telemetry.other_gpus import AMD_NOTE, amd_gpus
 
 
 @dataclass(frozen=True)
 class DeviceRow:
     """One device. Decimal GB and percent; None where the device does not tell (``note`` says why).
 
-    ``users``: who computes on it now, '' when nobody. ``kind``: cuda | mig | cpu.
+    ``users``: who computes on it now, '' when nobody. ``kind``: cuda | mig | cpu, or amd: there, but no
+    run can be started on it.
     """
 
     device: str
@@ -46,9 +49,11 @@ def visible(gpus: Sequence[Gpu], environment: Mapping[str, str] | None = None) -
     by MIG is reached through its instances only.
     """
     environment = os.environ if environment is None else environment
+    gpus = [gpu for gpu in gpus if not gpu.denied]
     whole = [gpu for gpu in gpus if gpu.kind == "gpu"]
     given = environment.get("CUDA_VISIBLE_DEVICES")
     if given is None:
+        gpus = _allowed(gpus, whole, environment)
         split = {gpu.index for gpu in gpus if gpu.kind == "mig"}
         chosen = [gpu for gpu in gpus if gpu.kind == "mig" or gpu.index not in split]
     else:
@@ -61,6 +66,23 @@ def visible(gpus: Sequence[Gpu], environment: Mapping[str, str] | None = None) -
     return [(f"cuda:{number}", gpu) for number, gpu in enumerate(chosen)]
 
 
+def _allowed(gpus: list[Gpu], whole: list[Gpu], environment: Mapping[str, str]) -> list[Gpu]:
+    """The GPUs that a Slurm job or a container was given, where the driver shows this process more than those.
+
+    Inside a container numbers are counted anew, so only UUIDs say which; Slurm's numbers hold only while all are seen.
+    """
+    uuids = [part.strip() for part in environment.get("NVIDIA_VISIBLE_DEVICES", "").split(",")]
+    uuids = [part.lower() for part in uuids if part.upper().startswith(("GPU-", "MIG-"))]
+    given = [gpu for gpu in gpus if any(gpu.uuid.lower().startswith(part) for part in uuids)]
+    if given:
+        return given
+    job = environment.get("SLURM_STEP_GPUS") or environment.get("SLURM_JOB_GPUS") or ""
+    numbers = [int(part) for part in job.split(",") if part.strip().isdigit()]
+    if numbers and len(numbers) < len(whole) and max(numbers) < len(whole):
+        return [gpu for gpu in gpus if gpu.index in numbers]
+    return gpus
+
+
 def _named(entry: str, gpus: Sequence[Gpu], whole: Sequence[Gpu]) -> Gpu | None:
     if entry.isdigit():
         return whole[int(entry)] if int(entry) < len(whole) else None
@@ -69,7 +91,7 @@ def _named(entry: str, gpus: Sequence[Gpu], whole: Sequence[Gpu]) -> Gpu | None:
 
 
 def list_devices(nvml: Nvml | None = None, *, processes: bool = True) -> list[DeviceRow]:
-    """Every device that a run can be started on, GPUs first; the CPU is always there.
+    """Every device here, GPUs first; the CPU is always there, and GPUs that no run can use come last.
 
     ``processes``: also ask who uses each GPU, which takes milliseconds a device.
     """
@@ -77,7 +99,11 @@ def list_devices(nvml: Nvml | None = None, *, processes: bool = True) -> list[De
     rows = [_gpu_row(opened, name, gpu, processes) for name, gpu in visible(opened.gpus)]
     if nvml is None:
         opened.close()
-    return [*rows, cpu_row(opened.reason if not rows else "")]
+    amd = [
+        DeviceRow(f"amd:{number}", name, "", "amd", None, None, None, note=AMD_NOTE)
+        for number, name in enumerate(amd_gpus())
+    ]
+    return [*rows, cpu_row(opened.reason if not rows else ""), *amd]
 
 
 def _gpu_row(nvml: Nvml, device: str, gpu: Gpu, processes: bool) -> DeviceRow:

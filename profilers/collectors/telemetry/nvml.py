@@ -1,20 +1,16 @@
 """NVIDIA's management library: opened once a process, each device kept apart from the others' faults.
 
 Everything is asked through :meth:`Nvml.ask`, which gives a value or the reason why there is none, so that one call a
-driver lacks, or one GPU that fell off the bus, costs nothing but its own numbers. No ``nvidia-smi``; and the process
-list at most twice a minute: it takes milliseconds and the driver's lock.
+driver lacks, or one GPU that fell off the bus, costs nothing but its own numbers. No ``nvidia-smi``.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from profilers.collectors.telemetry.base import Sample, now_ns
-
-SOURCE = "nvml"
 LOST = "the GPU is lost: it no longer answers on its bus (a reset or a reboot is needed)"
 
 _REASONS = {
@@ -34,7 +30,6 @@ _FINAL = frozenset({"NVMLError_NotSupported", "NVMLError_FunctionNotFound", "NVM
 _GONE = frozenset({"NVMLError_GpuIsLost", "NVMLError_GpuNotFound"})
 _REOPEN = frozenset({"NVMLError_Unknown", "NVMLError_Uninitialized"})
 _RETRY_S = 15.0
-_PROCESSES_S = 30.0
 
 _OPENING = {
     "NVMLError_LibraryNotFound": "no NVIDIA driver on this machine (libnvidia-ml.so.1 was not found)",
@@ -67,7 +62,10 @@ def clock_reasons(mask: int) -> list[str]:
 
 @dataclass
 class Gpu:
-    """One device as NVML sees it. ``mig``: unsupported | disabled | enabled; instances are devices of their own."""
+    """One device as NVML sees it. ``mig``: unsupported | disabled | enabled; instances are devices of their own.
+
+    ``denied``: this process may not use it (a job's or a container's limits). ``parent``: an instance's GPU's handle.
+    """
 
     handle: Any
     index: int
@@ -76,6 +74,8 @@ class Gpu:
     kind: str = "gpu"  # gpu | mig
     mig: str = "unsupported"
     lost: str = ""
+    denied: bool = False
+    parent: Any = None
     retry_at: float = 0.0
     refused: dict[str, str] = field(default_factory=dict)
 
@@ -150,8 +150,10 @@ class Nvml:
                 handle = module.nvmlDeviceGetHandleByIndex(index)
             except module.NVMLError as error:
                 # A lost GPU keeps its place: the numbers of the others must not move.
-                why = _REASONS.get(type(error).__name__, str(error))
-                found.append(Gpu(None, index, f"GPU {index}", "", lost=why))
+                kind = type(error).__name__
+                why = _REASONS.get(kind, str(error))
+                denied = kind == "NVMLError_NoPermission"
+                found.append(Gpu(None, index, f"GPU {index}", "", lost=why, denied=denied))
                 continue
             name = self._plain(module.nvmlDeviceGetName, handle) or f"GPU {index}"
             gpu = Gpu(handle, index, name, self._plain(module.nvmlDeviceGetUUID, handle))
@@ -181,11 +183,14 @@ class Nvml:
                 continue
             name = self._plain(module.nvmlDeviceGetName, handle) or f"{parent.name} MIG {index}"
             uuid = self._plain(module.nvmlDeviceGetUUID, handle)
-            found.append(Gpu(handle, parent.index, name, uuid, kind="mig", mig="enabled"))
+            found.append(Gpu(handle, parent.index, name, uuid, kind="mig", mig="enabled", parent=parent.handle))
         return found
 
-    def ask(self, gpu: Gpu, function: str, *arguments: Any) -> tuple[Any, str]:
-        """``(value, '')`` or ``(None, reason)``. A function that a device or driver lacks is not asked for again."""
+    def ask(self, gpu: Gpu, function: str, *arguments: Any, handle: Any = None) -> tuple[Any, str]:
+        """``(value, '')`` or ``(None, reason)``. A function that a device or driver lacks is not asked for again.
+
+        ``handle`` goes in place of the device's own (some calls on an instance want its GPU's).
+        """
         if self.reason:
             return None, self.reason
         if (gpu.lost and time.monotonic() < gpu.retry_at) or gpu.handle is None:
@@ -197,7 +202,7 @@ class Nvml:
             gpu.refused[function] = "not in this nvidia-ml-py"
             return None, gpu.refused[function]
         try:
-            value = call(gpu.handle, *arguments)
+            value = call(gpu.handle if handle is None else handle, *arguments)
         except self._module.NVMLError as error:
             kind = type(error).__name__
             why = _REASONS.get(kind, str(error) or kind)
@@ -211,6 +216,11 @@ class Nvml:
             return None, why
         gpu.lost = ""
         return value, ""
+
+    @property
+    def module(self) -> Any:
+        """pynvml, or what stands in for it."""
+        return self._module
 
     def processes(self, gpu: Gpu) -> tuple[list[GpuProcess], str]:
         """Who computes on a device. A slow call. Ids that make no sense are left out (structs differ by driver)."""
@@ -229,51 +239,3 @@ def _process(entry: Any) -> GpuProcess:
         return GpuProcess(entry.pid, memory, psutil.Process(entry.pid).username(), True)
     except (psutil.Error, KeyError):
         return GpuProcess(entry.pid, memory, "", False)
-
-
-class NvmlCollector:
-    """Samples of chosen GPUs: ``devices`` are (name to sample under, GPU)."""
-
-    def __init__(self, nvml: Nvml, devices: Sequence[tuple[str, Gpu]]) -> None:
-        self._nvml = nvml
-        self.devices = list(devices)
-        self._processes_at: dict[str, float] = {}
-
-    def sample(self) -> list[Sample]:
-        """The values of now."""
-        self._nvml.revive()
-        found: list[Sample] = []
-        for name, gpu in self.devices:
-            found += self._one(name, gpu)
-        return found
-
-    def close(self) -> None:
-        """The library is closed by who opened it."""
-
-    def _one(self, name: str, gpu: Gpu) -> list[Sample]:
-        t, found, ask = now_ns(), [], self._nvml.ask
-
-        def add(metric: str, unit: str, value: Any, why: str, scale: float = 1.0) -> None:
-            number = None if value is None else round(float(value) * scale, 4)
-            found.append(Sample(t, name, metric, number, unit, SOURCE, why))
-
-        # "% of time any kernel was resident": not a measure of how well the device is used.
-        value, why = ask(gpu, "nvmlDeviceGetUtilizationRates")
-        add("util_pct", "%", value and value.gpu, why)
-        value, why = ask(gpu, "nvmlDeviceGetMemoryInfo")
-        add("memory_used_gb", "GB", value and value.used, why, 1e-9)
-        add("memory_total_gb", "GB", value and value.total, why, 1e-9)
-        add("power_w", "W", *ask(gpu, "nvmlDeviceGetPowerUsage"), 1e-3)
-        add("energy_j", "J", *ask(gpu, "nvmlDeviceGetTotalEnergyConsumption"), 1e-3)
-        add("clock_mhz", "MHz", *ask(gpu, "nvmlDeviceGetClockInfo", 1))
-        add("memory_clock_mhz", "MHz", *ask(gpu, "nvmlDeviceGetClockInfo", 2))
-        add("temperature_c", "C", *ask(gpu, "nvmlDeviceGetTemperature", 0))
-        value, why = ask(gpu, "nvmlDeviceGetCurrentClocksEventReasons")
-        if value is None:
-            value, why = ask(gpu, "nvmlDeviceGetCurrentClocksThrottleReasons")
-        add("clock_reasons", "bits", value, why)
-        if time.monotonic() - self._processes_at.get(name, -_PROCESSES_S) >= _PROCESSES_S:
-            self._processes_at[name] = time.monotonic()
-            who, why = self._nvml.processes(gpu)
-            add("processes", "", None if why else len(who), why)
-        return found
