@@ -8,6 +8,7 @@ import torch
 from transformers import DynamicCache
 
 from apps import steps
+from apps.catalogue import BadRequest
 from apps.hf.create import cache_argument, config_for, model_for
 from apps.hf.vision import pixels
 from apps.workload import Built, Request
@@ -30,7 +31,7 @@ def qwen3_vl(request: Request) -> Built:
     """One picture, then text, ``seq`` tokens together; modes as in :func:`apps.hf.causal.build`.
 
     ``config``: ``image`` is the picture's side in pixels; every 2 x 2 patches become one token.
-    Raises ValueError when the picture alone does not fit in ``seq``.
+    Raises :class:`BadRequest` when the picture alone does not fit in ``seq``.
     """
     config = config_for(request.config["model"], request.config.get("arch", {}))
     model = model_for(request, config)
@@ -39,7 +40,7 @@ def qwen3_vl(request: Request) -> Built:
     visual = (side // vision.spatial_merge_size) ** 2
     text = (request.seq or 1) - visual
     if text < 1:
-        raise ValueError(f"seq {request.seq} leaves no room for text: the picture alone takes {visual} tokens")
+        raise BadRequest(f"{request.workload}: seq {request.seq} is out of range; the picture alone takes {visual} tokens")
     # Ordinary tokens only: special ones would ask for further pictures.
     words = min(config.image_token_id, config.video_token_id, config.vision_start_token_id)
     # The model reads tokens and grid on the host, so on the meta device they stay where they have values.

@@ -7,7 +7,7 @@ import gc
 import pytest
 import torch
 
-from apps.catalogue import Entry, entries, lookup
+from apps.catalogue import BadRequest, Entry, entries, lookup
 
 torch.set_num_threads(1)
 
@@ -118,3 +118,9 @@ def test_tiny_keeps_the_operator_mix(name: str) -> None:
         built.step()
     missing = OPERATORS[name] - {e.key for e in profile.key_averages()}
     assert not missing
+
+
+def test_a_picture_needs_room_in_the_sequence() -> None:
+    entry = lookup("qwen3-vl-2b")
+    with pytest.raises(BadRequest, match="the picture alone takes 16 tokens"):
+        entry.load()(entry.request(size="tiny", seq=16))
