@@ -91,7 +91,7 @@ def subtitle(spec: Any, status: Any, kind: str) -> str:
         return "recording"
     if status.state == "queued":
         return status.phase or f"waits for {spec.device}"
-    words = [spec.mode, spec.dtype, f"b{spec.batch}", spec.device]
+    words = [*spec.facts(), spec.device]
     if kind == "replay":
         words = ["replay"]
     if status.state == "stopped":

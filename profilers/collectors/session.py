@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from profilers.collectors import protocol
+from profilers.collectors.backends.base import RecorderMaker
 from profilers.collectors.modules import ModuleRanges, compiled_frames
 from profilers.collectors.protocol import Progress
 from profilers.collectors.spec import Spec
@@ -41,6 +42,7 @@ class Session:
         report: Callable[[Progress], None],
         progress: Progress,
         ranges: ModuleRanges | None = None,
+        recorder: RecorderMaker | None = None,
     ) -> None:
         self.spec = spec
         self.folder = folder
@@ -50,10 +52,13 @@ class Session:
         self._report = report
         self._reported = 0.0
         self._ranges = ranges or ModuleRanges()
+        self._recorder = recorder
         self._profiler: Any = None
         self._count = 0
         self._wait = 1
         self._windows = 0
+        self._suspended = False
+        self._slices = False
         self._timed: list[float] = []
         self._between: list[float] = []
         self._profiled: list[float] = []
@@ -72,6 +77,9 @@ class Session:
         """Call after each step. True while more steps are wanted."""
         if self.done:
             return False
+        if self._suspended:
+            self._say()
+            return True
         state = self.progress.state
         if state == "profiling":
             self._profiled_boundary()
@@ -96,6 +104,45 @@ class Session:
             # Stopped in the middle of a window it would hand out half of one as if it were whole.
             profiler.on_trace_ready = None
             profiler.stop()
+
+    def suspend(self, why: str) -> None:
+        """Step aside for a profiler that is not ours (only one can run): half a window is dropped, and steps that it
+        sees are not timed."""
+        if not self._suspended and not self.done:
+            self._suspended = True
+            self.close()
+            self.progress.phase = why
+            self._note(why)
+            self._say(always=True)
+
+    def resume(self) -> None:
+        """Go on after :meth:`suspend`, with a window of its own."""
+        if self._suspended:
+            self._suspended = False
+            if self.progress.state == "profiling":
+                self._open_windows()
+            self._start_step()
+
+    def begin_slices(self, note: str) -> None:
+        """Record windows of time slices: boundaries come from a clock, so that they say nothing of how long a step is."""
+        self._slices = True
+        self._note(note)
+        self._enter("profiling")
+        self._start_windows()
+
+    def begin_steps(self) -> None:
+        """After :meth:`begin_slices`: steps have been found after all. Windows so far stay."""
+        self.close()
+        self._slices = False
+        self.begin()
+
+    def abandon(self) -> None:
+        """Forget everything without a word to the profiler: this is a forked child, and the run is its parent's."""
+        if self._profiler is not None:
+            # What the child computes would pile up in a profile that nobody ever reads.
+            torch.autograd._enable_record_function(False)
+        self.done, self._profiler = True, None
+        self._ranges.off()
 
     # --- phases -------------------------------------------------------------------------------------------------------
 
@@ -142,7 +189,17 @@ class Session:
             self._note("slow steps: no unprofiled step between windows")
         if compiled_frames():
             self._note("torch.compile is at work: kernels of compiled code do not know their module")
-        self._cycle_began = self._windows_began = time.perf_counter()
+        self._windows_began = time.perf_counter()
+        self._open_windows()
+
+    def _open_windows(self) -> None:
+        self._count = 0
+        self._cycle_began = time.perf_counter()
+        if self._recorder is not None:
+            self._profiler = self._recorder(self._wait, self.spec.steps, self._export)
+            self._profiler.start()
+            self._before_step()
+            return
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self.device.type == "cuda":
             activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -168,7 +225,9 @@ class Session:
         if active < 0 or active == self.spec.steps - 1:
             self._synchronize()
         took = time.perf_counter() - self._step_began
-        if position < self._wait:
+        if self._slices:
+            pass
+        elif position < self._wait:
             self._between.append(took)
         elif active >= 0:
             self._profiled.append(took)
@@ -204,7 +263,8 @@ class Session:
         progress.windows_done = self._windows
         if self._between:
             progress.between_step_ms = statistics.median(self._between) * 1e3
-        progress.window_step_ms = statistics.median(self._profiled) * 1e3
+        if self._profiled:
+            progress.window_step_ms = statistics.median(self._profiled) * 1e3
         left_s = statistics.median(self._cycles[-8:]) * (spec.windows - self._windows)
         spent = now - self._windows_began
         if spec.seconds is not None:
@@ -243,7 +303,7 @@ class Session:
         self._step_began = time.perf_counter()
 
     def _synchronize(self) -> None:
-        if self.device.type == "cuda":
+        if self.device.type == "cuda" and torch.cuda.is_initialized():
             torch.cuda.synchronize(self.device)
 
     def _estimate(self, step_s: float) -> None:

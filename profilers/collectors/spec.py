@@ -12,7 +12,9 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=False, kw_only=Tru
     ``script`` with ``argv``, a ``hub`` id or local model folder, or a ``replay`` of a recording.
 
     ``windows`` or ``seconds`` bound the profiled part (whichever comes first); ``steps`` is the steps in one window.
-    ``launch`` groups the runs that were started together.
+    ``launch`` groups the runs that were started together. ``ranks``: processes of a script, as torchrun starts them.
+    A script decides its own mode, precision and batch: there they are ``script``, '' and 0. ``download``: a model by id
+    may be fetched from the network.
     """
 
     name: str
@@ -26,6 +28,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=False, kw_only=Tru
     device: str = "cpu"
     device_uuid: str = ""
     backend: str = "eager"
+    quant: str = ""
     attention: str = "sdpa"
     warmup: int = 3
     timed_steps: int = 10
@@ -34,12 +37,27 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=False, kw_only=Tru
     steps: int = 1
     keep_traces: bool = False
     weights: str = "random"
+    download: bool = False
+    ranks: int = 1
     argv: tuple[str, ...] = ()
     cwd: str = ""
     seed: int = 0
     launch: str = ""
     speed: float = 1.0
     extra: dict[str, Any] = {}
+
+    def facts(self) -> tuple[str, ...]:
+        """What was asked, in the words that lists and titles show."""
+        words = [self.mode]
+        if self.dtype:
+            words.append(self.dtype)
+        if self.batch:
+            words.append(f"b{self.batch}")
+        if self.ranks > 1:
+            words.append(f"{self.ranks} ranks")
+        if self.device == "meta":
+            words.append("computed, not measured")
+        return tuple(words)
 
 
 def encode(spec: Spec) -> bytes:

@@ -2,7 +2,7 @@
 
 Started by a supervisor, which binds it to a device (``CUDA_VISIBLE_DEVICES``), takes what it prints into a log, and
 outlives it. It talks through files in the run folder (:mod:`profilers.collectors.protocol`). Exit code 0: measured what
-was asked; 1: ``failure.json`` says why not.
+was asked; 1: ``failure.json`` says why not. A script's exit code is its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from profilers.collectors import files, process, protocol
 from profilers.collectors.failures import explain
-from profilers.collectors.protocol import Progress
+from profilers.collectors.protocol import Failure, Progress
 from profilers.collectors.spec import Spec, decode
 
 _ENCODER = msgspec.json.Encoder()
@@ -40,21 +40,29 @@ def main(arguments: list[str] | None = None) -> int:
     process.die_with_parent(int(arguments[1]) if len(arguments) == 2 else os.getppid())
     process.go_first_when_memory_runs_out()
     faulthandler.enable()
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
     spec = decode((folder / protocol.SPEC).read_bytes())
+    for name, value in ENVIRONMENT.items():
+        if spec.target != "script" or name.startswith("KINETO"):
+            os.environ.setdefault(name, value)
     try:
-        _run(folder, spec)
+        code = _run(folder, spec)
     except BaseException as error:
         # Whatever it was, the reason is on disk before this process is gone.
         traceback.print_exc()
         sys.stderr.flush()
-        files.write_atomic(folder / protocol.FAILURE, _ENCODER.encode(explain(error, spec.device)))
+        _give_up(folder, explain(error, spec.device))
         return 1
-    return 0
+    if spec.target == "script":
+        # Its threads are waited for and its exit handlers run, as they would have been.
+        sys.exit(code)
+    return code
 
 
-def _run(folder: Path, spec: Spec) -> None:
+def _give_up(folder: Path, failure: Failure) -> None:
+    files.write_atomic(folder / protocol.FAILURE, _ENCODER.encode(failure))
+
+
+def _run(folder: Path, spec: Spec) -> int:
     progress = Progress(phase="importing torch", windows_total=spec.windows)
 
     def report(current: Progress) -> None:
@@ -66,14 +74,29 @@ def _run(folder: Path, spec: Spec) -> None:
     from profilers.collectors import workloads
 
     device = workloads.open_device(spec, progress)
+    if spec.target == "script":
+        from profilers.collectors import script
+
+        def reported(current: Progress) -> None:
+            current.peak_memory_bytes = workloads.peak_memory(device)
+            report(current)
+
+        ended = script.run(spec, folder, device, progress, reported)
+        if ended.failure is not None:
+            _give_up(folder, ended.failure)
+        else:
+            progress.state, progress.phase = "done", "the script has ended"
+            reported(progress)
+        return ended.code
     progress.phase = "building the model"
     report(progress)
-    workload = workloads.prepare(spec, device, progress)
+    workload = workloads.prepare(spec, folder, device, progress)
     report(progress)
     workloads.measure(workload, spec, folder, device, progress, report)
     progress.state, progress.phase = "done", "all windows recorded"
     progress.peak_memory_bytes = workloads.peak_memory(device)
     report(progress)
+    return 0
 
 
 def _leave(code: int) -> None:

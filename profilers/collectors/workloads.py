@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +13,13 @@ import torch
 from apps import catalogue
 from apps.workload import Request
 from profilers.collectors import usercode
+from profilers.collectors.backends import names
+from profilers.collectors.backends.base import Job, Prepared
 from profilers.collectors.failures import DeviceError, DtypeError, UsageError
-from profilers.collectors.modules import compiled_frames
 from profilers.collectors.protocol import Progress
 from profilers.collectors.session import Session
 from profilers.collectors.spec import Spec
 from profilers.collectors.telemetry.cpu import cpu_name
-
-BACKENDS = ("eager", "compile")
-
-
-@dataclass
-class Workload:
-    """Steps to take: ``step()`` is one whole step."""
-
-    step: Callable[[], Any]
 
 
 def open_device(spec: Spec, progress: Progress) -> torch.device:
@@ -45,6 +36,9 @@ def open_device(spec: Spec, progress: Progress) -> torch.device:
         raise DeviceError(f"device '{spec.device}' is not known: use cpu or cuda:N")
     if not torch.backends.cuda.is_built() and torch.version.hip is None:
         raise DeviceError(f"this torch ({torch.__version__}) was built without CUDA, so {spec.device} cannot be used")
+    if spec.target == "script":
+        # A script may fork before it uses the device, which must then not have been touched.
+        return torch.device("cuda", 0)
     try:
         torch.cuda.init()
         name = torch.cuda.get_device_name(0)
@@ -58,10 +52,12 @@ def open_device(spec: Spec, progress: Progress) -> torch.device:
     return torch.device("cuda", 0)
 
 
-def prepare(spec: Spec, device: torch.device, progress: Progress) -> Workload:
-    """Build what the spec names. Raises :class:`UsageError`, the catalogue's own errors, or what a user's code does."""
-    if spec.backend not in BACKENDS:
-        raise UsageError(f"backend '{spec.backend}' is not known: use {' or '.join(BACKENDS)}")
+def prepare(spec: Spec, folder: Path, device: torch.device, progress: Progress) -> Prepared:
+    """Build what the spec names, in its numbers and on its backend.
+
+    Raises :class:`UsageError`, the catalogue's own errors, or what a user's code does.
+    """
+    backend, quant = wanted(spec)
     torch.manual_seed(spec.seed)
     if spec.target == "catalogue":
         entry = catalogue.lookup(spec.workload)
@@ -82,9 +78,41 @@ def prepare(spec: Spec, device: torch.device, progress: Progress) -> Workload:
         raise UsageError(f"a target '{spec.target}' cannot be run by this worker")
     step = _step_of(built, spec)
     _describe(built, progress)
-    if spec.backend == "compile":
-        step = _compiled(built, step, device, progress)
-    return Workload(step)
+    job = Job(built, step, spec, folder, device, progress)
+    if quant and backend.family != "onnxruntime":
+        from profilers.collectors.backends import quantize
+
+        quantize.apply(job, quant)
+    return on_backend(job, backend, quant)
+
+
+def wanted(spec: Spec) -> tuple[names.Backend, str]:
+    """The backend and quantization of a spec. Raises :class:`UsageError` for what is unknown, not installed, or unfit."""
+    try:
+        backend, quant = names.parse(spec.backend), names.parse_quant(spec.quant)
+    except names.UnknownName as error:
+        raise UsageError(str(error)) from None
+    problem = names.unfit(backend, quant, spec.mode, spec.device) or names.missing(backend, quant)
+    if problem:
+        raise UsageError(problem)
+    return backend, quant
+
+
+def on_backend(job: Job, backend: names.Backend, quant: str) -> Prepared:
+    """The steps on the backend. Only the module of the one that is asked for is imported."""
+    if backend.family == "inductor":
+        from profilers.collectors.backends import inductor
+
+        return inductor.prepare(job, backend.mode)
+    if backend.family == "onnxruntime":
+        from profilers.collectors.backends import ort
+
+        return ort.prepare(job, backend.mode, quant)
+    if backend.family == "tensorrt":
+        from profilers.collectors.backends import tensorrt
+
+        return tensorrt.prepare(job)
+    return Prepared(job.step)
 
 
 def _users(spec: Spec, device: torch.device, progress: Progress) -> Any:
@@ -144,25 +172,8 @@ def _describe(built: Any, progress: Progress) -> None:
     progress.notes = (*progress.notes, *(str(note) for note in getattr(built, "notes", ())))
 
 
-def _compiled(built: Any, step: Callable[[], Any], device: torch.device, progress: Progress) -> Callable[[], Any]:
-    module = getattr(built, "module", None)
-    if module is None:
-        raise UsageError("this workload has no module to compile: use --backend eager")
-    if device.type == "cpu":
-        import torch._inductor.config as inductor
-
-        # Without it the kernels that Inductor writes do not show in a profile at all.
-        inductor.cpp.enable_kernel_profile = True
-    module.compile()
-    progress.phase = "compiling (first step)"
-    step()
-    if not compiled_frames():
-        progress.notes = (*progress.notes, "torch.compile compiled nothing of this model")
-    return step
-
-
 def measure(
-    workload: Workload,
+    workload: Prepared,
     spec: Spec,
     folder: Path,
     device: torch.device,
@@ -175,7 +186,7 @@ def measure(
         current.peak_memory_bytes = peak_memory(device)
         report(current)
 
-    session = Session(spec, folder, device, reported, progress)
+    session = Session(spec, folder, device, reported, progress, recorder=workload.recorder)
     try:
         session.begin()
         more = not session.done
@@ -184,12 +195,13 @@ def measure(
             more = session.boundary()
     finally:
         session.close()
+    progress.notes = (*progress.notes, *workload.finish())
 
 
 def peak_memory(device: torch.device) -> int | None:
     """Most bytes in use so far: torch's allocator on a GPU, the process's resident set on a CPU."""
     if device.type == "cuda":
-        return int(torch.cuda.max_memory_allocated(device))
+        return int(torch.cuda.max_memory_allocated(device)) if torch.cuda.is_initialized() else None
     if device.type == "meta":
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -60,7 +60,7 @@ def test_a_suite_is_all_its_workloads_and_none_twice() -> None:
 def test_options_arrive_in_the_spec() -> None:
     options = (
         "--windows 3 --seconds 1.5 --steps 2 --mode train --size tiny --seq 16 --attention eager --backend compile "
-        "--keep-traces --weights pretrained --name mine"
+        "--keep-traces --weights random --name mine"
     )
     (spec,) = _specs("gpt2", *options.split())
     assert (spec.windows, spec.seconds, spec.steps, spec.mode, spec.size, spec.seq) == (3, 1.5, 2, "train", "tiny", 16)
@@ -68,7 +68,7 @@ def test_options_arrive_in_the_spec() -> None:
         "eager",
         "compile",
         True,
-        "pretrained",
+        "random",
         "mine",
     )
 
@@ -80,6 +80,14 @@ def test_a_python_file_is_a_script_with_its_own_arguments(tmp_path: Path, monkey
     assert (spec.target, spec.workload, spec.name) == ("script", str(tmp_path / "train.py"), "train")
     assert spec.argv == ("--windows", "9", "--", "-x")
     assert spec.windows == 2
+    assert spec.facts() == ("script",), "what a script computes is its own affair"
+
+
+def test_ranks_of_a_script(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    (spec,) = _specs(f"{tmp_path}/train.py", "--nproc", "2")
+    assert spec.ranks == 2
+    assert spec.facts() == ("script", "2 ranks")
 
 
 def test_a_function_of_a_file(tmp_path: Path) -> None:
@@ -95,6 +103,8 @@ def test_model_ids_and_model_folders(tmp_path: Path) -> None:
         ("hub", "someone/some-model"),
         ("hub", str(tmp_path / "model")),
     ]
+    (spec,) = _specs("someone/some-model", "--weights", "pretrained", "--download")
+    assert (spec.weights, spec.download) == ("pretrained", True)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +119,10 @@ def test_model_ids_and_model_folders(tmp_path: Path) -> None:
         (["nowhere.py:f"], UsageError, "no file nowhere.py"),
         (["./nowhere"], UsageError, "no config.json"),
         (["gpt2", "--", "-x"], UsageError, "arguments of a script"),
+        (["gpt2", "--nproc", "2"], UsageError, "starts a script"),
+        (["gpt2", "--weights", "pretrained"], UsageError, "random weights"),
+        (["gpt2", "--download"], UsageError, "nothing from the network"),
+        ([__file__, "--batch", "4"], UsageError, "--batch says nothing to a script"),
         (["gpt2", "--dtype", "bf61"], UsageError, "did you mean bf16"),
         (["gpt2", "--batch", "0"], UsageError, "1 or more"),
         (["gpt2", "--batch", "1,,2"], UsageError, "1 or more"),

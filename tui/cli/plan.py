@@ -17,11 +17,8 @@ if TYPE_CHECKING:
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
-NOT_YET = {
-    "script": "a script cannot be run as it is yet; name a function of it that takes one step: file.py:function",
-    "hub": "a model by id or folder cannot be run yet; see 'kernelscope ls models', or write file.py:function",
-}
-"""What is understood but has no worker: refused here, before a run is made that could only fail."""
+SCRIPTS_OWN = ("size", "mode", "dtype", "batch", "seq", "attention", "backend", "weights")
+"""Options that say nothing to a script: what it computes is its own affair."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +38,9 @@ def planned(args: argparse.Namespace) -> list[Spec]:
     from apps.catalogue import BadRequest, UnknownWorkload
     from tui.cli.devices import chosen_devices, refuse_what_devices_lack
 
-    if args.weights == "pretrained":
-        raise UsageError("--weights pretrained cannot be run yet: workloads are built with random weights")
     devices = chosen_devices(args.device)
     try:
         understood = wishes(args.workloads, args.script_args)
-        for wish in understood:
-            if wish.target in NOT_YET:
-                raise UsageError(f"{wish.workload}: {NOT_YET[wish.target]}")
         made = specs(args, understood, devices)
     except (UnknownWorkload, BadRequest) as error:
         raise UsageError(str(error)) from None
@@ -108,11 +100,56 @@ def specs(args: argparse.Namespace, found: Sequence[Wish], devices: Sequence[Any
     """
     made = []
     for wish in found:
+        _refuse_what_says_nothing(args, wish)
+        if wish.target == "script":
+            made += [_script(args, wish, device) for device in devices]
+            continue
         for device in devices:
             for dtype in args.dtype or [None]:
                 for batch in args.batch or [None]:
                     made.append(_spec(args, wish, device, dtype, batch))
     return made
+
+
+def _refuse_what_says_nothing(args: argparse.Namespace, wish: Wish) -> None:
+    """Raise :class:`UsageError` for an option that this kind of workload would silently ignore."""
+    if wish.target == "script":
+        given = [f"--{name}" for name in SCRIPTS_OWN if getattr(args, name) is not None]
+        if given:
+            raise UsageError(f"{given[0]} says nothing to a script: give it what it understands after '--'")
+        if args.device == "meta":
+            raise UsageError("a script computes, so it cannot run on the meta device")
+    elif args.nproc is not None:
+        raise UsageError(f"--nproc starts a script several times; {wish.workload} is none")
+    if wish.target != "hub":
+        if args.weights == "pretrained":
+            raise UsageError(f"{wish.workload} is built with random weights; --weights pretrained is for a model's id or folder")
+        if args.download:
+            raise UsageError(f"--download is for a model's id; {wish.workload} needs nothing from the network")
+
+
+def _script(args: argparse.Namespace, wish: Wish, device: Any) -> Spec:
+    """A script's spec: few steps before the first window, as it may take few altogether."""
+    from profilers.runs.spec import Spec
+
+    settings = {name: value for name in ("windows", "seconds", "steps") if (value := getattr(args, name)) is not None}
+    return Spec(
+        name=args.name or wish.name,
+        workload=wish.workload,
+        target="script",
+        mode="script",
+        dtype="",
+        batch=0,
+        device=device.device,
+        device_uuid=device.uuid or "",
+        warmup=2,
+        timed_steps=3,
+        argv=wish.argv,
+        cwd=str(Path.cwd()),
+        keep_traces=args.keep_traces,
+        ranks=args.nproc or 1,
+        **settings,
+    )
 
 
 def _spec(args: argparse.Namespace, wish: Wish, device: Any, dtype: str | None, batch: int | None) -> Spec:
@@ -136,6 +173,8 @@ def _spec(args: argparse.Namespace, wish: Wish, device: Any, dtype: str | None, 
     else:
         asked = {"size": args.size, "mode": args.mode, "dtype": dtype, "batch": batch, "seq": args.seq}
         settings = {name: value for name, value in {**asked, "attention": args.attention}.items() if value is not None}
+        if wish.target == "hub":
+            settings["download"] = args.download
     for name in ("windows", "seconds", "steps", "backend", "weights"):
         if getattr(args, name) is not None:
             settings[name] = getattr(args, name)

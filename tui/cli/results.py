@@ -20,19 +20,24 @@ FINAL = (("summary", None), ("shares", None), ("groups", None), ("kernels", 15))
 
 
 def print_results(runs: Sequence[RunFolder], args: argparse.Namespace) -> int:
-    """Tables of every run on stdout; on stderr why some failed and how their logs end. Returns the exit code."""
+    """Tables of every run on stdout; on stderr why some failed and how their logs end. Returns the exit code: that of
+    the script, where one script is all that ran."""
     from profilers.runs.folder import RunsError
 
     failed = 0
+    script = len(runs) == 1 and runs[0].spec().target == "script"
     for folder in runs:
         status = folder.effective_status()
         lost = status.state in ("failed", "died")
         failed += lost
         if status.state != "finished":
             talk(f"{folder.id}: {status.state}" + (f": {status.cause}" if status.cause else ""))
-        if lost:
+        if lost and not script:
             for text in folder.log_tail(8):
                 talk(f"  | {text}")
+        if script:
+            for text in status.notes:
+                talk(f"note: {text}")
         if not folder.window_ids():
             continue
         try:
@@ -40,6 +45,8 @@ def print_results(runs: Sequence[RunFolder], args: argparse.Namespace) -> int:
         except RunsError as error:
             talk(f"kernelscope: {error}")
             failed += not lost
+    if script and failed and (code := runs[0].effective_status().exit_code):
+        return code if code > 0 else 128 - code
     return FINE if not failed else FAILED if failed == len(runs) else SOME_FAILED
 
 

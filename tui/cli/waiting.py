@@ -25,13 +25,22 @@ class Interrupted(KeyboardInterrupt):
     """Ctrl-C a second time: waiting is over, the runs go on."""
 
 
-def wait(runs: Sequence[RunFolder]) -> list[RunFolder]:
-    """Return the runs once all have ended. Ctrl-C says that they go on; once more raises :class:`Interrupted`."""
+def wait(runs: Sequence[RunFolder], *, output: bool = False) -> list[RunFolder]:
+    """Return the runs once all have ended. Ctrl-C says that they go on; once more raises :class:`Interrupted`.
+
+    ``output``: what the (only) run prints is passed on to stderr as it comes.
+    """
     lines = _Lines(runs)
+    printed = _Output(runs[0]) if output else None
     warned = False
     while True:
         try:
+            # The status first: what was printed before the run ended is then sure to be seen.
             statuses = [run.effective_status() for run in runs]
+            if printed is not None and (news := printed.news(last=not any(status.live for status in statuses))):
+                lines.close()
+                for text in news:
+                    talk(text)
             lines.show(statuses)
             if not any(status.live for status in statuses):
                 lines.close()
@@ -49,6 +58,28 @@ def wait(runs: Sequence[RunFolder]) -> list[RunFolder]:
                     f"{label(run)} goes on: 'kernelscope attach {letters}' comes back, 'kernelscope stop {letters}' ends it"
                 )
             talk("Ctrl-C once more stops waiting")
+
+
+class _Output:
+    """The log of a run as it grows."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self._path = run.path / "worker.log"
+        self._offset = 0
+
+    def news(self, last: bool = False) -> list[str]:
+        """Lines that have been finished since the last call; with ``last`` also one that never was. Of a line that was
+        rewritten (a progress bar) the newest state."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except OSError:
+            return []
+        whole = len(data) if last else data.rfind(b"\n") + 1
+        self._offset += whole
+        lines = data[:whole].decode("utf-8", "replace").split("\n")
+        return [text.rstrip("\r").rpartition("\r")[2] for text in (lines if lines[-1] else lines[:-1])]
 
 
 class _Lines:

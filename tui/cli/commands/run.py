@@ -1,9 +1,13 @@
 """Profile workloads in the background; watch on the screen, or with --no-tui as lines of progress and final tables.
 
-WORKLOAD is a name of the catalogue (gpt2), a suite (nongemm) or a function of a file (model.py:build). Lists
+WORKLOAD is a name of the catalogue (gpt2), a suite (nongemm), a function of a file (model.py:build), a script as it is
+(train.py -- --its args), or a Hugging Face id or a local model folder (random weights unless --weights pretrained). Lists
 (--device cuda:0,cuda:1 --batch 1,8) make one run of each combination; runs on different devices go on at once, runs
 on one device one after the other. Closing the screen or the terminal stops none of them: 'kernelscope attach' comes
 back, 'kernelscope stop' ends them.
+
+A script runs to its own end, also when all windows have been recorded. What it prints goes into the run's log, and with
+--no-tui to stderr too; the exit code is then the script's own (128 + N where signal N ended it).
 """
 
 from __future__ import annotations
@@ -39,6 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", metavar="full|tiny", help="default: full; 'ls models' shows each workload's sizes")
     parser.add_argument("--attention", choices=ATTENTION, help="fused attention (sdpa, default) or its parts (eager)")
     parser.add_argument("--weights", choices=("random", "pretrained"), help="default: random, nothing is downloaded")
+    parser.add_argument(
+        "--download", action="store_true", help="a model by id may be fetched from the Hugging Face hub"
+    )
+    parser.add_argument("--nproc", metavar="N", type=_count, help="start a script N times, as torchrun does: one run")
     parser.add_argument("--windows", metavar="N", type=_count, help="profiler windows to record (default: 20)")
     parser.add_argument(
         "--seconds", metavar="S", type=_seconds, help="stop recording after so long, however many windows"
@@ -81,7 +89,7 @@ def start(specs: list[Spec], args: argparse.Namespace, *, screen: bool) -> int:
 
     for folder in runs:
         talk(f"started {folder.id}")
-    ended = wait(runs)
+    ended = wait(runs, output=len(specs) == 1 and specs[0].target == "script")
     return print_results(ended, args)
 
 

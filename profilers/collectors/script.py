@@ -1,0 +1,136 @@
+"""Running a user's script as it is: as ``__main__``, with its own arguments, while a session records windows of it.
+
+The script runs to its own end, also when all windows have been recorded; what it prints goes into the run's log, and its
+exit code, its uncaught exception and its signals are its own. Imports torch.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib.machinery
+import io
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+import torch
+
+from profilers.collectors import usercode
+from profilers.collectors.failures import UsageError, explain
+from profilers.collectors.protocol import Failure, Progress
+from profilers.collectors.session import Session
+from profilers.collectors.spec import Spec
+from profilers.collectors.stepmarks import SLICE_AFTER_S, StepFinder
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a script ended. ``failure`` is None for exit code 0."""
+
+    code: int
+    failure: Failure | None = None
+
+
+def run(
+    spec: Spec, folder: Path, device: torch.device, progress: Progress, report: Callable[[Progress], None]
+) -> Ended:
+    """Run the script to its end and say how it ended. Nothing of ours may be imported afterwards."""
+    path = Path(spec.cwd or ".", spec.workload)
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}")
+    session = Session(spec, folder, device, report, progress)
+
+    def began() -> None:
+        if torch.cuda.is_initialized():
+            progress.device_name = torch.cuda.get_device_name(torch.cuda.current_device())
+
+    finder = StepFinder(session, float(spec.extra.get("slice_after_s", SLICE_AFTER_S)), began)
+    progress.state, progress.phase = "warming", "the script runs; no step has been seen yet"
+    report(progress)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A log that is read while it grows, and that loses nothing when the script is killed.
+            stream.reconfigure(line_buffering=True)
+    usercode.step_aside(path.parent)
+    sys.argv = [str(path), *spec.argv]
+    finder.install()
+    try:
+        ended = _as_main(path, spec.device)
+    finally:
+        finder.remove()
+        recorded, done = progress.windows_done, session.done
+        session.close()
+    if finder.found:
+        _note(progress, f"steps: {finder.found}")
+    if not done and spec.windows:
+        _note(progress, _too_short(finder.steps, recorded, spec))
+    report(progress)
+    return ended
+
+
+def _as_main(path: Path, device: str) -> Ended:
+    """Execute the file as ``__main__``, and take its end for what Python itself would have made of it."""
+    main = ModuleType("__main__")
+    main.__file__ = str(path)
+    main.__builtins__ = builtins  # type: ignore[attr-defined]
+    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", str(path))
+    main.__spec__ = None
+    main.__package__ = None
+    sys.modules["__main__"] = main
+    try:
+        with io.open_code(str(path)) as file:
+            code = compile(file.read(), str(path), "exec", dont_inherit=True)
+        exec(code, main.__dict__)  # noqa: S102 - running it is what was asked for
+    except SystemExit as leaving:
+        return _left(leaving.code)
+    except KeyboardInterrupt:
+        # As Python does: a process that was interrupted ends by that signal, so that its parent can tell.
+        traceback.print_exc()
+        sys.stderr.flush()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGINT)
+        return Ended(130, Failure(kind="exit", cause="the script was interrupted"))
+    except BaseException as error:
+        sys.excepthook(type(error), error, _own_part(error.__traceback__, path))
+        return Ended(1, explain(error, device))
+    return Ended(0)
+
+
+def _left(code: object) -> Ended:
+    """``sys.exit(code)``: None is 0; anything that is no number is printed, and the code is 1."""
+    if code is None:
+        return Ended(0)
+    if not isinstance(code, int):
+        print(code, file=sys.stderr)
+        text = " ".join(str(code).split())[:300]
+        return Ended(1, Failure(kind="exit", cause=f"the script ended with exit code 1: {text}"))
+    # What the operating system keeps of it.
+    code &= 0xFF
+    return Ended(code, Failure(kind="exit", cause=f"the script ended with exit code {code}") if code else None)
+
+
+def _own_part(trace: TracebackType | None, path: Path) -> TracebackType | None:
+    """The traceback from the script's first line on; the whole of it for what never got there (a syntax error)."""
+    here = trace
+    while here is not None and here.tb_frame.f_code.co_filename != str(path):
+        here = here.tb_next
+    return here or trace
+
+
+def _too_short(steps: int, recorded: int, spec: Spec) -> str:
+    """Why there are fewer windows than asked for."""
+    if recorded:
+        return f"the script ended after {recorded} of {spec.windows} windows"
+    if not steps:
+        return "the script ended before a step was found in it: nothing was recorded"
+    # The first mark begins the count; a window has an unprofiled step and a step of warm-up before it.
+    needed = 1 + spec.warmup + spec.timed_steps + 2 + spec.steps
+    return f"the script ended after {steps} steps: the first window would have been whole after {needed}"
+
+
+def _note(progress: Progress, text: str) -> None:
+    progress.notes = (*progress.notes, text)
