@@ -29,6 +29,11 @@ class Compared:
     per: str
     notes: tuple[str, ...] = ()
 
+    def label(self, index: int) -> str:
+        """Letter, name and what kind of run it is."""
+        words = [f"{self.letters[index]}  {self.names[index]}", self.facts[index]]
+        return "  ".join(word for word in words if word)
+
 
 def compared(root: Path, keys: Sequence[str], options: Options, say: Callable[[str], None]) -> Compared:
     """Read the runs and compare them; ``say`` is told what is being waited for. Raises the errors of reading, and

@@ -46,7 +46,7 @@ def test_summary_of_three() -> None:
     assert block.loc["kernel time a recording", ["a", "b", "c", "change"]].tolist() == pytest.approx(
         [0.2, 0.1, 0.05, 4]
     )
-    assert block.loc["kernel time: geometric mean of speed-ups against a", "change"] == pytest.approx(math.sqrt(8))
+    assert block.loc["kernel time: geomean speed-up over a", "change"] == pytest.approx(math.sqrt(8))
     assert block.loc["gemm (of kernel time)", "a"] == pytest.approx(100)
 
 

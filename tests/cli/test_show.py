@@ -155,7 +155,7 @@ def test_compare_has_a_summary_and_rows_in_one_unit(cli: Cli, finished: RunFolde
     gemm = next(row for row in rows if row["name"] == GEMM)
     assert (gemm["a_us"], gemm["b_us"], gemm["ratio"], gemm["delta_us"]) == (60.0, 60.0, 1.0, 0.0)
     summary = json.loads(cli("compare", finished.id, finished.id, "--summary", "--format", "json").out)
-    assert summary[0]["quantity"] == "step time (mean)"
+    assert "step time (mean)" in {row["quantity"] for row in summary}
     assert cli("compare", finished.id).code == 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
@@ -50,21 +51,23 @@ class PairedBars(Lines):
             return []
         frame = data.rows["group"]
         totals = [float(frame[f"{letter}_us"].sum()) for letter in data.letters]
-        unit = fmt.unit_for(totals)
-        texts = [f"{fmt.significant(total / (1000 if unit == 'ms' else 1))} {unit}" for total in totals]
+        milli = fmt.unit_for(totals) == "ms"
+        unit = "ms" if milli else p.mark("micro") + "s"
+        texts = [f"{fmt.significant(total / (1000 if milli else 1))} {unit}" for total in totals]
         room = max(width(text) for text in texts)
-        named = min(max(width(_label(data, i)) for i in range(len(totals))), max(cells // 3, 12))
+        labels = [fmt.ascii_text(label) if p.ascii else label for label in map(data.label, range(len(totals)))]
+        named = min(max(map(width, labels)), max(cells // 3, 12))
         bar = max(cells - named - room - 3, 8)
         parts = [_parts(frame, f"{letter}_us") for letter in data.letters]
         out = []
-        for index, total in enumerate(totals):
+        for index in range(len(totals)):
             slices = [
                 bars.Slice(time, p.group(name), GROUPS[name].letter if name in GROUPS else "?")
                 for name, time in parts[index]
             ]
             out.append(
                 [
-                    Segment(fit(_label(data, index), named, ellipsis=p.mark("ellipsis")), p.style(p.text)),
+                    Segment(fit(labels[index], named, ellipsis=p.mark("ellipsis")), p.style(p.text)),
                     Segment(" "),
                     *bars.stacked(slices, bar, p, max(max(totals), 1e-9)),
                     Segment(" " + fit(texts[index], room, True), p.style(p.text, bold=True)),
@@ -73,11 +76,6 @@ class PairedBars(Lines):
         shares = tuple(Share(letter, tuple(part), 0.0) for letter, part in zip(data.letters, parts, strict=True))
         out.append(legend(shares, cells - named - 1, p, named + 1))
         return out
-
-
-def _label(data: Compared, index: int) -> str:
-    words = [f"{data.letters[index]}  {data.names[index]}", data.facts[index]]
-    return "  ".join(word for word in words if word)
 
 
 def _parts(frame: pd.DataFrame, column: str) -> list[tuple[str, float]]:
@@ -108,11 +106,19 @@ class ComparisonScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="comparison") as box:
             box.border_title = "Compare"
-            box.border_subtitle = "b by kernel, operator, group · tab summary · / filter · e export · escape back"
+            box.border_subtitle = "b operators, groups · tab summary · / filter · e export · escape back"
             yield PaneLine(id="compare-line")
             yield PairedBars()
+            letters = string.ascii_lowercase[: len(self.keys)]
+            yield LineTable(summary_table(letters), empty="", id="compare-summary")
+            yield PaneLine(id="compare-rows-line")
+            for by in VIEWS:
+                yield LineTable(rows_table(letters, by), empty="", id=f"compare-{by}")
+            yield Input(id="compare-filter", placeholder="words that a row must have, !word: must not")
 
     def on_mount(self) -> None:
+        for by in VIEWS[1:]:
+            self.query_one(f"#compare-{by}").display = False
         self._wait("comparing")
         self.compute()
 
@@ -140,19 +146,13 @@ class ComparisonScreen(ModalScreen[None]):
         if self.is_mounted:
             self.query_one("#compare-line", PaneLine).show("", (), f"Not compared: {text}")
 
-    async def _show(self, data: Compared) -> None:
+    def _show(self, data: Compared) -> None:
         if not self.is_mounted:
             return
         self.data = data
         self.query_one(PairedBars).show(data)
-        box = self.query_one("#comparison", Vertical)
-        summary = LineTable(summary_table(data.letters), id="compare-summary")
-        await box.mount(summary)
+        summary = self.query_one("#compare-summary", LineTable)
         summary.styles.height = min(len(data.summary) + 1, 7 if self.app.size.height < SHORT else 11)
-        await box.mount(PaneLine(id="compare-rows-line"))
-        for by in VIEWS:
-            await box.mount(LineTable(rows_table(data.letters, by), id=f"compare-{by}"))
-        await box.mount(Input(id="compare-filter", placeholder="words that a row must have, !word: must not"))
         summary.show(data.summary)
         for by in VIEWS:
             self.query_one(f"#compare-{by}", LineTable).show(data.rows[by])
@@ -162,19 +162,20 @@ class ComparisonScreen(ModalScreen[None]):
     def _verdict(self) -> str:
         """The change in one line: the last against the first."""
         assert self.data is not None
-        rows = {str(q): float(c) for q, c in zip(self.data.summary["quantity"], self.data.summary["change"], strict=True)}
+        rows = {
+            str(q): float(c) for q, c in zip(self.data.summary["quantity"], self.data.summary["change"], strict=True)
+        }
         times = "x" if self.app.palette.ascii else "×"
         words = []
         for quantity, label in (
             ("unprofiled step time (median)", "unprofiled steps"),
-            ("step time (mean)", "recorded steps"),
-            (f"kernel time a {self.data.per}", "kernel time"),
+            ("step time (mean)", "recorded"),
+            (f"kernel time a {self.data.per}", "kernels"),
         ):
             change = rows.get(quantity, float("nan"))
             if change == change:
                 words.append(f"{label} {change:.2f}{times}")
-        last = self.data.letters[-1]
-        return f"{last} against a: " + (", ".join(words) or "no times to compare")
+        return f"{self.data.letters[-1]} over a: " + (", ".join(words) or "no times to compare")
 
     # -- the rows ----------------------------------------------------------------------------------------------------
 
@@ -197,7 +198,8 @@ class ComparisonScreen(ModalScreen[None]):
 
     @on(LineTable.Moved)
     def _describe(self) -> None:
-        assert self.data is not None
+        if self.data is None:
+            return
         frame = self.data.rows[self.by]
         counts = frame["sign"].value_counts()
         new, gone = int(counts.get("appeared", 0)), int(counts.get("vanished", 0))
@@ -223,10 +225,10 @@ class ComparisonScreen(ModalScreen[None]):
 
     def action_back(self) -> None:
         """First out of the filter, then out of the screen."""
-        box = self.query("#compare-filter")
-        if box and box.first(Input).has_class("shown"):
-            box.first(Input).value = ""
-            box.first(Input).remove_class("shown")
+        box = self.query_one("#compare-filter", Input)
+        if box.has_class("shown"):
+            box.value = ""
+            box.remove_class("shown")
             self.rows.focus()
             return
         self.dismiss()

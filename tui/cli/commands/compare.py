@@ -16,7 +16,7 @@ from tui.cli.output import add_output_arguments, chosen_format, print_table, tal
 from tui.cli.targets import add_analysis_arguments, open_target, options_of
 
 if TYPE_CHECKING:
-    from profilers.runs.opening import Opened
+    pass
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
