@@ -64,7 +64,7 @@ class Schema:
             if column.name in frame.columns:
                 data[column.name] = _cast(frame[column.name], column)
             elif column.kind == "category":
-                data[column.name] = pd.Categorical.from_codes(np.zeros(size, np.int8), [column.default])
+                data[column.name] = pd.Categorical.from_codes(np.zeros(size, np.int8), pd.Index([column.default]))
             else:
                 data[column.name] = np.full(size, column.default, dtype=column.kind)
         index = frame.index if size else pd.RangeIndex(0)
@@ -250,6 +250,17 @@ def merge_notes(notes: Iterable[Note]) -> tuple[Note, ...]:
     return tuple(merged.values())
 
 
+def _one_kind(parts: list[pd.Series]) -> list[pd.Series]:
+    """Categoricals whose categories are of one dtype: readers make strings or objects, and pandas unites only equals."""
+    if len({str(part.cat.categories.dtype) for part in parts}) == 1:
+        return parts
+    out = []
+    for part in parts:
+        categories = pd.Index(part.cat.categories.to_numpy(dtype=object), dtype=object)
+        out.append(pd.Series(pd.Categorical.from_codes(part.cat.codes.to_numpy(), categories)))
+    return out
+
+
 def concat(frames: list[pd.DataFrame], schema: Schema) -> pd.DataFrame:
     """Rows of all frames under one schema. Categoricals are united, so no column falls back to Python strings."""
     frames = [frame for frame in frames if len(frame)]
@@ -261,7 +272,7 @@ def concat(frames: list[pd.DataFrame], schema: Schema) -> pd.DataFrame:
     for column in schema.columns:
         parts = [frame[column.name] for frame in frames]
         if column.kind == "category":
-            data[column.name] = pd.api.types.union_categoricals(parts)
+            data[column.name] = pd.api.types.union_categoricals(_one_kind(parts))
         else:
             data[column.name] = np.concatenate([part.to_numpy() for part in parts])
     return pd.DataFrame(data, copy=False)

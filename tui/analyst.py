@@ -15,6 +15,7 @@ from profilers.rules.names import visible
 from profilers.runs.folder import RunFolder, RunsError, SampleTail
 from tui.drill import DRILLS
 from tui.snapshot import Query, RunView
+from tui.telemetry import Telemetry
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from profilers.tables import Note, Recording
 
 LOG_LINES = 400
-KEPT_SAMPLES = 20_000
 
 
 class Analyst:
@@ -32,8 +32,8 @@ class Analyst:
     def __init__(self, path: Path) -> None:
         self.folder = RunFolder.open(path)
         self._tail = SampleTail(self.folder)
-        self._parts: dict[int, Recording] = {}
-        self._damaged: dict[int, Note] = {}
+        self._joined: Recording | None = None
+        self._damaged: list[Note] = []
         self.key = self.folder.id
         self.spec = self.folder.spec()
         self._windows: tuple[int, ...] = ()
@@ -41,7 +41,7 @@ class Analyst:
         self._tables: dict[Query, pd.DataFrame | str] = {}
         self._options = Options()
         self._stamps: tuple[Any, ...] = ()
-        self._samples: pd.DataFrame | None = None
+        self._telemetry = Telemetry()
         self.version = 0
 
     def small(self) -> bool:
@@ -86,7 +86,7 @@ class Analyst:
         )
         if stamps == self._stamps and last is not None and last.key == self.key and not last.loading:
             return last
-        self._samples = self._newer_samples()
+        self._telemetry = self._telemetry.plus(self._tail.rows())
         self._stamps = stamps
         notes = self._recording.notes if self._recording is not None else ()
         return RunView(
@@ -99,42 +99,32 @@ class Analyst:
             tables=tables,
             problems=problems,
             notes=notes,
-            samples=self._samples,
+            telemetry=self._telemetry,
             log=tuple(self.folder.log_tail(LOG_LINES)),
             log_path=str(self.folder.path / "worker.log"),
             windows=len(windows),
             attention_as_gemm=options.attention_as_gemm,
         )
 
-    def _newer_samples(self) -> pd.DataFrame:
-        """Telemetry so far, read from where the last look ended; only the newest part is kept for the screen."""
-        import pandas as pd
-
-        from profilers.tables import SAMPLES
-
-        new = self._tail.read()
-        if self._samples is None:
-            return new.tail(KEPT_SAMPLES)
-        if not len(new):
-            return self._samples
-        held = self._samples.astype(new.dtypes.to_dict()) if len(self._samples) else new.iloc[:0]
-        joined = pd.concat([held.astype(object), new.astype(object)], ignore_index=True).tail(KEPT_SAMPLES)
-        return SAMPLES.conform(joined)
-
     def _read(self, windows: tuple[int, ...]) -> None:
-        """Read the windows that are new; those read before are kept, so that a long run does not read itself again and again."""
+        """Read the windows that are new and lay them behind those held: a long run is not read again and again."""
         from profilers.runs.windows import join
         from profilers.tables import Note
 
-        for number in windows:
-            if number not in self._parts:
-                try:
-                    self._parts[number] = self.folder.read_window(number)
-                except RunsError as problem:
-                    self._damaged[number] = Note("window_damaged", str(problem))
-        parts = [self._parts[number] for number in windows if number in self._parts]
-        damaged = [self._damaged[number] for number in windows if number in self._damaged]
-        self._recording = join(parts).with_notes(*damaged) if parts else None
+        grown = windows[: len(self._windows)] == self._windows
+        if not grown:
+            self._joined, self._damaged = None, []
+        parts = [self._joined] if self._joined is not None else []
+        for number in windows[len(self._windows) :] if grown else windows:
+            try:
+                parts.append(self.folder.read_window(number))
+            except RunsError as problem:
+                self._damaged.append(Note("window_damaged", str(problem)))
+        if len(parts) > 1:
+            self._joined = join(parts)
+        elif parts:
+            self._joined = parts[0]
+        self._recording = self._joined.with_notes(*self._damaged) if self._joined is not None else None
         self._windows = windows
         self._tables.clear()
         self.version += 1
@@ -169,7 +159,7 @@ class Analyst:
             return ("recording",)
         if spec.target == "replay":
             return ("replay of a recording",)
-        words = [spec.mode, spec.dtype, f"b{spec.batch}"]
+        words = list(spec.facts())
         if spec.seq:
             words.append(f"s{spec.seq}")
         if spec.size != "full":

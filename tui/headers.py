@@ -54,7 +54,7 @@ def main_device(view: RunView, frame: pd.DataFrame) -> str:
     """The device with most kernel time."""
     summary = view.tables.get(Query("summary"))
     if summary is not None and len(summary):
-        return str(summary.loc[summary["kernel_time_us"].idxmax(), "device"])
+        return str(summary["device"].iloc[int(summary["kernel_time_us"].to_numpy().argmax())])
     return str(frame["device"].iloc[0])
 
 
@@ -78,14 +78,7 @@ def strip_of_view(view: RunView) -> StripData:
 
 def telemetry_words(view: RunView) -> tuple[str, ...]:
     """The newest values of the run's device, for the title."""
-    samples = view.samples
-    if samples is None or not len(samples):
-        return ()
-    newest = samples.drop_duplicates(["device", "metric"], keep="last")
-    values = {
-        (str(d), str(m)): (float(v), str(u))
-        for d, m, v, u in zip(newest["device"], newest["metric"], newest["value"], newest["unit"], strict=True)
-    }
+    values = {key: (series.newest, series.unit) for key, series in view.telemetry.series.items()}
     devices = [d for d, _ in values if "/" not in d]
     if not devices:
         return ()

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tui.telemetry import Telemetry
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -52,13 +54,18 @@ class RunView:
     tables: Mapping[Query, pd.DataFrame] = field(default_factory=dict)
     problems: Mapping[Query, str] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
-    samples: pd.DataFrame | None = None
+    telemetry: Telemetry = field(default_factory=Telemetry)
     log: tuple[str, ...] = ()
     log_path: str = ""
     windows: int = 0
     attention_as_gemm: bool = True
     loading: str = ""
     """What is being waited for, where a wait is long enough to say so."""
+
+    @property
+    def samples(self) -> pd.DataFrame:
+        """The telemetry as a table: made anew at every call, so for exports and not for painting."""
+        return self.telemetry.frame()
 
 
 @dataclass(frozen=True)

@@ -311,26 +311,31 @@ class SampleTail:
         self._path = run.path / SAMPLES
         self._offset = 0
 
-    def read(self) -> pd.DataFrame:
-        """New rows (:data:`profilers.tables.SAMPLES`); a line still being written is left for the next call."""
-        import pandas as pd
-
-        from profilers.tables import SAMPLES as schema
-
-        rows = []
+    def rows(self) -> list[tuple[int, str, str, float, str, str]]:
+        """New rows as tuples ``t_ns device metric value unit source``; a line still being written is left for the next call."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
                 data = file.read()
         except FileNotFoundError:
-            return schema.empty()
+            return []
         whole = data[: data.rfind(b"\n") + 1]
         self._offset += len(whole)
+        rows = []
         for line in whole.split(b"\n"):
             try:
                 rows.append(_ROW.decode(line))
             except msgspec.MsgspecError:
                 continue
+        return rows
+
+    def read(self) -> pd.DataFrame:
+        """New rows as a table (:data:`profilers.tables.SAMPLES`)."""
+        import pandas as pd
+
+        from profilers.tables import SAMPLES as schema
+
+        rows = self.rows()
         names = ["t_ns", "device", "metric", "value", "unit", "source"]
         return schema.conform(pd.DataFrame(rows, columns=names)) if rows else schema.empty()
 
