@@ -120,7 +120,7 @@ class Database:
         wanted = [column for column in columns if column.lower() in have]
         words = [column for column in texts if column.lower() in have]
         fields = [f"CAST(IFNULL({_quoted(have[column.lower()])}, {columns[column]}) AS INTEGER)" for column in wanted]
-        fields += [_quoted(have[column.lower()]) for column in words]
+        fields += [f"CAST({_quoted(have[column.lower()])} AS TEXT)" for column in words]
         parts: dict[str, list[npt.NDArray[Any]]] = {column: [] for column in (*wanted, *words)}
         rows = 0
         for chunk in self._chunks(name, fields):
@@ -149,7 +149,7 @@ class Database:
         for begin in range(0, len(wanted), _PARAMETERS):
             part = wanted[begin : begin + _PARAMETERS]
             marks = ",".join("?" * len(part))
-            query = f"SELECT id, value FROM {_quoted(name)} WHERE id IN ({marks})"  # noqa: S608
+            query = f"SELECT id, CAST(value AS TEXT) FROM {_quoted(name)} WHERE id IN ({marks})"  # noqa: S608
             try:
                 rows = self._connection.execute(query, part).fetchall()
             except BROKEN:
@@ -165,7 +165,7 @@ class Database:
         if table is None or not {"name", "value"} <= self._columns[table].keys():
             return {}
         marks = ",".join("?" * len(names))
-        query = f"SELECT name, value FROM {_quoted(table)} WHERE name IN ({marks})"  # noqa: S608
+        query = f"SELECT CAST(name AS TEXT), CAST(value AS TEXT) FROM {_quoted(table)} WHERE name IN ({marks})"  # noqa: S608
         try:
             return {str(name): str(value) for name, value in self._connection.execute(query, names).fetchall()}
         except BROKEN:
