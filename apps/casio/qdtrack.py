@@ -148,16 +148,17 @@ class QDTrack(nn.Module):
 
     def losses(self, key: Frame, reference: Frame, match: list[Tensor]) -> dict[str, Tensor]:
         """Proposal, detection and track losses of a batch of pairs."""
-        config, image = self.config, (self.config.height, self.config.width)
+        config = self.config
+        sizes = [(config.height, config.width)] * len(match)
         levels = self.pyramid(self.backbone(key.images))
         guesses = self.rpn(levels)
         rpn_loss = self.rpn.loss(guesses, key.truth, config.anchors)
-        proposals = self.rpn.proposals(guesses, image, Limits(config.before, config.after))
+        proposals = self.rpn.proposals(guesses, sizes, Limits(config.before, config.after))
         other_levels = self.pyramid(self.backbone(reference.images))
         with torch.no_grad():
             other_guesses = self.rpn(other_levels)
         fewer = Limits(config.after, config.after)
-        other = self.rpn.proposals(other_guesses, image, fewer)
+        other = self.rpn.proposals(other_guesses, sizes, fewer)
 
         regions = [self._for_detection(p, t) for p, t in zip(proposals, key.truth, strict=True)]
         logits, offsets = self.box(self.align(levels, with_image([r.boxes for r in regions])))

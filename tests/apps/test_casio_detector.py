@@ -203,12 +203,11 @@ def test_proposals_are_sound() -> None:
     network = ProposalNetwork(16)
     levels = [torch.randn(2, 16, 32 // 2**i, 48 // 2**i) for i in range(5)]
     guesses = network(levels)
-    found = network.proposals(guesses, (128, 192), Limits(before=60, after=40))
-    assert len(found) == 2
-    for box in found:
+    found = network.proposals(guesses, [(128, 192), (100, 150)], Limits(before=60, after=40))
+    for box, (height, width) in zip(found, [(128, 192), (100, 150)], strict=True):
         assert 0 < len(box) <= 40
         assert (box[:, 2:] > box[:, :2]).all() and (box >= 0).all()
-        assert box[:, 2].max() <= 192 and box[:, 3].max() <= 128
+        assert box[:, 2].max() <= width and box[:, 3].max() <= height
 
 
 def test_proposal_loss_of_a_perfect_network() -> None:

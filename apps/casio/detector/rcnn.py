@@ -85,11 +85,11 @@ def _torchvision() -> Any:
 
 
 def _from_torchvision(detection: Any, config: Config, masks: bool) -> nn.Module:
-    name = "maskrcnn_resnet50_fpn" if masks else "fasterrcnn_resnet50_fpn"
-    model: nn.Module = getattr(detection, name)(
-        weights=None,
-        weights_backbone=None,
-        num_classes=config.classes,
+    # Without weights torchvision's own functions take a batch norm that learns; trained models have a frozen one.
+    backbone = detection.backbone_utils.resnet_fpn_backbone(backbone_name="resnet50", weights=None)
+    model: nn.Module = (detection.MaskRCNN if masks else detection.FasterRCNN)(
+        backbone,
+        config.classes,
         min_size=config.shorter,
         max_size=config.longer,
         rpn_pre_nms_top_n_test=config.before,
@@ -137,10 +137,9 @@ class RCNN(nn.Module):
     def forward(self, images: list[Tensor]) -> list[dict[str, Tensor]]:
         """``boxes``, ``scores``, ``labels`` (and ``masks``) of each image (3, height, width) in [0, 1]."""
         batch, sizes = self._prepare(images)
-        image = (batch.shape[2], batch.shape[3])
         levels = self.pyramid(self.backbone(batch))
         guesses = self.rpn(levels)
-        proposals = self.rpn.proposals(guesses, image, Limits(self.config.before, self.config.after))
+        proposals = self.rpn.proposals(guesses, sizes, Limits(self.config.before, self.config.after))
         scores, shifts = self.box(self.align(levels, with_image(proposals)))
         counts = [len(p) for p in proposals]
         results = []

@@ -59,10 +59,10 @@ class ProposalNetwork(nn.Module):
         return Guesses(logits, offsets, boxes.anchors(shapes, self.strides, self.scale, RATIOS, levels[0].device))
 
     @torch.no_grad()
-    def proposals(self, guesses: Guesses, image: tuple[int, int], limits: Limits) -> list[Tensor]:
-        """Boxes (at most ``limits.after``, 4) of each image of (height, width), best first."""
+    def proposals(self, guesses: Guesses, images: Sequence[tuple[int, int]], limits: Limits) -> list[Tensor]:
+        """Boxes (at most ``limits.after``, 4) of each image, best first; ``images`` (height, width) without padding."""
         result = []
-        for i in range(len(guesses.logits[0])):
+        for i, image in enumerate(images):
             scores, found, level = [], [], []
             for number, (logit, offset, anchor) in enumerate(zip(*guesses, strict=True)):
                 score, order = torch.sigmoid(logit[i]).sort(descending=True)
