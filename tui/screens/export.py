@@ -98,21 +98,6 @@ class ExportScreen(ModalScreen[None]):
 
     def _picture(self) -> str:
         """The screen below this dialog, as SVG."""
-        with self.app.batch_update():
-            below = self.app.screen_stack[-2]
-            width, height = self.app.size
-            import io
+        from tui.export.picture import screen_svg
 
-            from rich.console import Console
-
-            console = Console(
-                width=width,
-                height=height,
-                file=io.StringIO(),
-                force_terminal=True,
-                color_system="truecolor",
-                record=True,
-                legacy_windows=False,
-            )
-            console.print(below._compositor.render_update(full=True))
-            return console.export_svg(title="kernelscope")
+        return screen_svg(self.app.screen_stack[-2])

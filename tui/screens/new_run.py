@@ -46,7 +46,7 @@ class NewRunScreen(ModalScreen[None]):
         with Vertical(classes="dialog", id="new-run") as box:
             box.border_title = "New run"
             box.border_subtitle = (
-                "space picks · enter goes on and starts · ctrl+s starts now · ctrl+y copies · escape back"
+                "space picks · a: whole suite · enter goes on · ctrl+s starts · ctrl+y copies"
             )
             with Horizontal(id="new-run-body"):
                 with Vertical(id="new-run-models"):
@@ -55,7 +55,7 @@ class NewRunScreen(ModalScreen[None]):
                 with Vertical(id="new-run-side"):
                     yield Static("devices", classes="label")
                     yield PickList(id="devices")
-                    yield Static("options · ← → change, numbers are typed", classes="label")
+                    yield Static("options", classes="label")
                     yield Choices(self._choices([]), id="choices")
                     yield Static("", id="about", classes="hint", markup=False)
             yield Static("", id="command", markup=False)

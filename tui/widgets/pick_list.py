@@ -40,6 +40,7 @@ class PickList(ScrollView, can_focus=True):
         Binding("pageup", "move(-8)", "Page up", show=False, id="list.page-up"),
         Binding("pagedown", "move(8)", "Page down", show=False, id="list.page-down"),
         Binding("space", "pick", "Pick", id="list.pick"),
+        Binding("a", "pick_group", "Pick all of this heading", show=False, id="list.pick-group"),
         Binding("enter", "enter", "Pick and go on", show=False, id="list.enter"),
     ]
 
@@ -194,6 +195,24 @@ class PickList(ScrollView, can_focus=True):
             if not self.several:
                 self.picked.clear()
             self.picked[item.key] = None
+        self.refresh()
+        self.post_message(self.Changed(self))
+
+    def action_pick_group(self) -> None:
+        """Pick every entry under the cursor's heading; when all are picked, let go of them."""
+        if not self.several or self.current is None:
+            return
+        first = last = self.cursor
+        while first > 0 and self.shown[first - 1].key:
+            first -= 1
+        while last + 1 < len(self.shown) and self.shown[last + 1].key:
+            last += 1
+        group = [item.key for item in self.shown[first : last + 1] if item.key and not item.disabled]
+        if all(key in self.picked for key in group):
+            for key in group:
+                del self.picked[key]
+        else:
+            self.picked.update(dict.fromkeys(group))
         self.refresh()
         self.post_message(self.Changed(self))
 
