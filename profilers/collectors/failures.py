@@ -41,6 +41,8 @@ def explain(error: BaseException, device: str = "") -> Failure:
         return Failure(kind=error.kind, cause=text)
     if name in {"UnknownWorkload", "BadRequest", "CatalogueError"}:
         return Failure(kind="usage", cause=text)
+    if name == "DoesNotFit":
+        return Failure(kind="memory", cause=text)
     if name == "OutOfMemoryError" or "CUDA out of memory" in text:
         return Failure(kind="memory", cause=_cuda_memory(text, device))
     if tried := _CPU_TRIED.search(text):

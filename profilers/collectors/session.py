@@ -136,6 +136,12 @@ class Session:
         self._slices = False
         self.begin()
 
+    def give_up(self, why: str) -> None:
+        """Record nothing more; what is recorded stays."""
+        self.done = True
+        self._note(why)
+        self.close()
+
     def abandon(self) -> None:
         """Forget everything without a word to the profiler: this is a forked child, and the run is its parent's."""
         if self._profiler is not None:

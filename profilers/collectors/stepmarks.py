@@ -12,6 +12,7 @@ import functools
 import os
 import re
 import threading
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -26,8 +27,6 @@ SLICE_AFTER_S = 30.0
 
 SLICE_S = 0.2
 """Length of a slice."""
-
-_CLOCK_S = 0.1
 
 STEP_NAME = re.compile(
     r"(?:(?:train|training|eval|evaluation|infer|inference|model|forward)[ _.]?)?"
@@ -50,7 +49,7 @@ class StepFinder:
     :meth:`install` before the script begins, :meth:`remove` when it has ended. A forked child inherits nothing of it.
     """
 
-    def __init__(self, session: Session, slice_after_s: float = SLICE_AFTER_S, began: Callable[[], None] | None = None):
+    def __init__(self, session: Session, slice_after_s: float, began: Callable[[], None]) -> None:
         self.session = session
         self.kind = -1
         self.steps = 0
@@ -66,6 +65,7 @@ class StepFinder:
         self._range = ""
         self._undo: list[Callable[[], Any]] = []
         self._over = threading.Event()
+        self._cut = threading.Event()
         self._pending = _PENDING(self._slice)
 
     def install(self) -> None:
@@ -157,43 +157,38 @@ class StepFinder:
         if here != self._thread:
             return
         self.steps += 1
+        held, self.kind = self.kind, kind
+        if held == -1:
+            self._do(self._first_step)
+        else:
+            self._do(self.session.begin_steps if held == _SLICES else self.session.boundary)
+
+    def _first_step(self) -> None:
+        self._began()
+        self.session.begin()
+
+    def _do(self, what: Callable[[], Any]) -> None:
+        """Let the session work. Whatever goes wrong there ends the recording, and never the script."""
         self._busy = True
         try:
-            if self.kind == -1:
-                self.kind = kind
-                self._tell()
-                self.session.begin()
-            elif self.kind == _SLICES:
-                self.kind = kind
-                self.session.begin_steps()
-            else:
-                self.kind = kind
-                self.session.boundary()
+            what()
+        except Exception as error:
+            traceback.print_exc()
+            self._inert = True
+            self.session.give_up(f"recording ended early: {type(error).__name__}: {' '.join(str(error).split())[:200]}")
         finally:
             self._busy = False
-
-    def _tell(self) -> None:
-        if self._began is not None:
-            self._began()
 
     # --- other profilers ----------------------------------------------------------------------------------------------
 
     def _profiler_begins(self, profiler: Any) -> None:
         self._theirs.add(id(profiler))
-        self._busy = True
-        try:
-            self.session.suspend(THEIRS)
-        finally:
-            self._busy = False
+        self._do(lambda: self.session.suspend(THEIRS))
 
     def _profiler_ended(self, profiler: Any) -> None:
         self._theirs.discard(id(profiler))
         if not self._theirs:
-            self._busy = True
-            try:
-                self.session.resume()
-            finally:
-                self._busy = False
+            self._do(self.session.resume)
 
     # --- slices of time -----------------------------------------------------------------------------------------------
 
@@ -201,27 +196,29 @@ class StepFinder:
         """Asks the script's main thread to cut a slice: only the thread that computes can be recorded by itself."""
         if self._over.wait(self._slice_after_s):
             return
-        while self.kind <= _SLICES and not self.session.done and not self._over.wait(SLICE_S):
-            ctypes.pythonapi.Py_AddPendingCall(self._pending, None)
+        while self.kind <= _SLICES and not self.session.done and not self._over.is_set():
+            self._cut.clear()
+            if ctypes.pythonapi.Py_AddPendingCall(self._pending, None) == 0:
+                # Cutting itself takes time, as starting a profiler does: a slice begins when that is over.
+                while not self._cut.wait(SLICE_S) and not self._over.is_set():
+                    pass
+            self._over.wait(SLICE_S)
 
     def _slice(self, _nothing: Any) -> int:
         """In the main thread, between two of the script's own instructions."""
         if self._inert or self._busy or self._theirs or self.kind > _SLICES or self.session.done:
+            self._cut.set()
             return 0
-        self._busy = True
-        try:
-            if self.kind == -1:
-                self.kind, self._thread = _SLICES, threading.get_ident()
-                self._tell()
-                seconds = f"{self._slice_after_s:g} s"
-                self.session.begin_slices(
-                    f"no step was found in the first {seconds}: windows are slices of {SLICE_S * 1e3:.0f} ms"
-                )
-            else:
-                self.session.boundary()
-        finally:
-            self._busy = False
+        self._do(self.session.boundary if self.kind == _SLICES else self._first_slice)
+        self._cut.set()
         return 0
+
+    def _first_slice(self) -> None:
+        self.kind, self._thread = _SLICES, threading.get_ident()
+        self._began()
+        self.session.begin_slices(
+            f"no step was found in the first {self._slice_after_s:g} s: windows are slices of {SLICE_S * 1e3:.0f} ms"
+        )
 
     def _in_child(self) -> None:
         self._inert = True

@@ -175,6 +175,7 @@ def _spec(args: argparse.Namespace, wish: Wish, device: Any, dtype: str | None, 
         settings = {name: value for name, value in {**asked, "attention": args.attention}.items() if value is not None}
         if wish.target == "hub":
             settings["download"] = args.download
+            settings.setdefault("dtype", "fp32" if device.device == "cpu" else "bf16")
     for name in ("windows", "seconds", "steps", "backend", "weights"):
         if getattr(args, name) is not None:
             settings[name] = getattr(args, name)
