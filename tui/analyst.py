@@ -12,7 +12,7 @@ import msgspec
 from profilers.analysis.options import Options
 from profilers.analysis.registry import TABLES
 from profilers.rules.names import visible
-from profilers.runs.folder import RunFolder, RunsError, SampleTail
+from profilers.runs.folder import EVENTS, RunFolder, RunsError, SampleTail
 from tui.drill import DRILLS
 from tui.snapshot import Query, RunView
 from tui.telemetry import Telemetry
@@ -42,6 +42,8 @@ class Analyst:
         self._options = Options()
         self._stamps: tuple[Any, ...] = ()
         self._telemetry = Telemetry()
+        self._unavailable: tuple[tuple[str, str, str], ...] = ()
+        self._events_size = -1
         self.version = 0
 
     def small(self) -> bool:
@@ -100,11 +102,25 @@ class Analyst:
             problems=problems,
             notes=notes,
             telemetry=self._telemetry,
+            unavailable=self._newer_reasons(),
             log=tuple(self.folder.log_tail(LOG_LINES)),
             log_path=str(self.folder.path / "worker.log"),
             windows=len(windows),
             attention_as_gemm=options.attention_as_gemm,
         )
+
+    def _newer_reasons(self) -> tuple[tuple[str, str, str], ...]:
+        """What telemetry could not give and why: the newest reason of each, from the log of events when that has grown."""
+        size = _size(self.folder.path / EVENTS)
+        if size != self._events_size:
+            self._events_size = size
+            found = {
+                (str(event.get("device", "")), str(event.get("metric", ""))): visible(str(event.get("reason", "")))
+                for event in self.folder.events()
+                if event.get("kind") == "unavailable"
+            }
+            self._unavailable = tuple((device, metric, reason) for (device, metric), reason in found.items())
+        return self._unavailable
 
     def _read(self, windows: tuple[int, ...]) -> None:
         """Read the windows that are new and lay them behind those held: a long run is not read again and again."""
@@ -166,6 +182,8 @@ class Analyst:
             words.append(spec.size)
         if spec.backend != "eager":
             words.append(spec.backend)
+        if spec.quant:
+            words.append(spec.quant)
         return tuple(visible(word) for word in (*words, spec.device))
 
 

@@ -55,6 +55,8 @@ class RunView:
     problems: Mapping[Query, str] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
     telemetry: Telemetry = field(default_factory=Telemetry)
+    unavailable: tuple[tuple[str, str, str], ...] = ()
+    """(device, metric, reason) of what telemetry could not give."""
     log: tuple[str, ...] = ()
     log_path: str = ""
     windows: int = 0

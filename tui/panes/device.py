@@ -1,9 +1,9 @@
-"""What the device and the machine do now: telemetry on fixed scales, newest at the right."""
+"""What the devices and the machine do now: GPUs side by side, telemetry on fixed scales, newest at the right."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
@@ -13,9 +13,11 @@ from textual.containers import VerticalScroll
 from profilers.analysis.registry import Col, Table
 from tui.cells import fit
 from tui.panes.base import Pane
+from tui.panes.device_rows import GpuRows, _seconds, gpus_of
 from tui.snapshot import RunView
+from tui.telemetry import Series
+from tui.widgets.cell_lines import CellLines
 from tui.widgets.chrome import PaneLine
-from tui.widgets.lines import Lines
 from tui.widgets.sparkline import sparkline
 
 if TYPE_CHECKING:
@@ -38,57 +40,62 @@ SAMPLES_TABLE = Table(
 LABELS = {
     "util_pct": "kernel resident",
     "sm_pct": "SM",
+    "occupancy_pct": "SM occupancy",
     "dram_pct": "DRAM",
-    "tensor_pct": "tensor",
+    "tensor_pct": "tensor, any",
+    "hmma_pct": "tensor fp16/bf16",
+    "imma_pct": "tensor int8",
+    "dmma_pct": "tensor fp64",
+    "dfma_pct": "tensor DFMA",
+    "fp16_pct": "fp16",
+    "fp32_pct": "fp32",
+    "fp64_pct": "fp64",
+    "integer_pct": "integer",
+    "pcie_tx_mib_s": "PCIe out",
+    "pcie_rx_mib_s": "PCIe in",
+    "pcie_tx_mb_s": "PCIe out",
+    "pcie_rx_mb_s": "PCIe in",
+    "nvlink_tx_mib_s": "NVLink out",
+    "nvlink_rx_mib_s": "NVLink in",
+    "dram_read_gb_s": "memory read",
+    "dram_write_gb_s": "memory written",
     "memory_used_gb": "memory used",
-    "memory_pct": "memory used",
     "power_w": "power",
     "temperature_c": "temperature",
-    "clock_sm_mhz": "SM clock",
     "clock_mhz": "clock",
-    "load_pct": "load",
-    "rss_gb": "worker's memory",
+    "memory_clock_mhz": "memory clock",
+    "worker_rss_gb": "worker's memory",
+    "worker_cpu_pct": "worker's load",
 }
 
+TURN_S = 1.0
+GPUS_A_TURN = 8
+TOTALS_TURNS = 10
+"""A turn draws up to eight GPUs; the times per state are drawn every tenth turn."""
 
-@dataclass(frozen=True)
-class Series:
-    """One metric of one device through time."""
-
-    device: str
-    metric: str
-    unit: str
-    values: tuple[float, ...]
-    top: float
-    source: str
-
-    @property
-    def label(self) -> str:
-        if self.metric == "util_pct" and self.device.startswith("cpu"):
-            return "load"
-        return LABELS.get(self.metric, self.metric.replace("_", " "))
+_TOLD_ELSEWHERE = frozenset(
+    {"memory_total_gb", "clock_reasons", "sampling_ms", "links_sampling_ms", "energy_j", "processes"}
+)
 
 
-def series_of(samples: pd.DataFrame, capacity: dict[str, float] | None = None) -> list[Series]:
-    """Telemetry as series. Percentages are on 0-100; others on 0 to the largest value seen (said beside them)."""
-    out = []
-    for (device, metric), part in samples.groupby(["device", "metric"], observed=True, sort=False):
-        values = tuple(float(v) for v in part["value"])
-        unit = str(part["unit"].iloc[-1])
-        top = 100.0 if unit == "%" else max((v for v in values if v == v), default=1.0) or 1.0
-        out.append(Series(str(device), str(metric), unit, values, top, str(part["source"].iloc[-1])))
-    return sorted(out, key=lambda s: (s.device.count("/"), s.device, s.unit != "%"))
+def label(device: str, metric: str) -> str:
+    """A metric in words; the driver's utilization is never called more than it is."""
+    if metric == "util_pct" and device.startswith("cpu"):
+        return "load"
+    return LABELS.get(metric, metric.replace("_", " "))
 
 
-class Telemetry(Lines):
-    """One line a metric: label, line through time, newest value."""
+class Details(CellLines):
+    """The run's own device and the host: one line a metric, then the cores, then what is not available and why."""
 
     def __init__(self) -> None:
         super().__init__()
         self.series: list[Series] = []
+        self.reasons: Sequence[tuple[str, str, str]] = ()
+        self.host_only = True
 
-    def show(self, series: list[Series]) -> None:
-        self.series = series
+    def show(self, series: list[Series], reasons: Sequence[tuple[str, str, str]]) -> None:
+        self.series, self.reasons = series, reasons
         self.redraw()
 
     def build(self, width: int) -> list[list[Segment]]:
@@ -96,31 +103,34 @@ class Telemetry(Lines):
         if not self.series:
             return [[Segment("No telemetry was sampled for this run.", p.style(p.muted))]]
         main = [s for s in self.series if "/" not in s.device]
-        parts = [s for s in self.series if "/" in s.device]
-        out = []
-        device = ""
-        for s in main:
-            if s.device != device:
-                device = s.device
-                out.append(
-                    [Segment(f"{device}  ", p.style(p.text, bold=True)), Segment(f"from {s.source}", p.style(p.muted))]
-                )
-            out.append(self._line(s, width))
-        out += self._cores(parts, width)
-        return out
+        out: list[list[Segment]] = []
+        for device in dict.fromkeys(s.device for s in main):
+            mine = [s for s in main if s.device == device]
+            sources = ", ".join(dict.fromkeys(s.source for s in mine if s.source != "self"))
+            out.append(
+                [Segment(f"{device}  ", p.style(p.text, bold=True)), Segment(f"from {sources}", p.style(p.muted))]
+            )
+            out += [self._line(s, width) for s in mine if s.metric not in _TOLD_ELSEWHERE]
+            out += [self._words("clocks held by", text) for text in _held_back(mine)]
+            out += [self._words("energy", text) for text in _energy(mine)]
+        return [*out, *self._cores([s for s in self.series if "/" in s.device], width), *self._missing(width)]
 
     def _line(self, s: Series, width: int) -> list[Segment]:
         p = self.palette
-        room = max(width - 20 - 26, 8)
-        scale = f"of 100 {s.unit}" if s.unit == "%" else f"top {s.top:,.4g} {s.unit}"
-        now = next((v for v in reversed(s.values) if v == v), float("nan"))
-        value = p.mark("dash") if now != now else f"{now:,.1f} {s.unit}"
+        room = max(width - 20 - 28, 8)
+        top = 100.0 if s.unit == "%" else max((v for v in s.values if v == v), default=1.0) or 1.0
+        scale = f"of 100 {s.unit}" if s.unit == "%" else f"top {top:,.4g} {s.unit}"
+        value = p.mark("dash") if s.newest != s.newest else f"{s.newest:,.1f} {s.unit}"
         return [
-            Segment(fit("  " + s.label, 19), p.style(p.muted)),
-            *sparkline(s.values, room, s.top, p, p.group("elementwise")),
-            Segment(fit(value, 12, True), p.style(p.text, bold=True)),
+            Segment(fit("  " + label(s.device, s.metric), 19), p.style(p.muted)),
+            *sparkline(s.values, room, top, p, p.group("elementwise")),
+            Segment(fit(value, 14, True), p.style(p.text, bold=True)),
             Segment("  " + fit(scale, 14), p.style(p.faint)),
         ]
+
+    def _words(self, name: str, text: str) -> list[Segment]:
+        p = self.palette
+        return [Segment(fit("  " + name, 19), p.style(p.muted)), Segment(text, p.style(p.text, bold=True))]
 
     def _cores(self, parts: Iterable[Series], width: int) -> list[list[Segment]]:
         """Cores side by side, as many to a line as fit."""
@@ -129,12 +139,11 @@ class Telemetry(Lines):
         for s in parts:
             if s.unit != "%":
                 continue
-            now = s.values[-1] if s.values else float("nan")
             cells.append(
                 [
                     Segment(fit(s.device.split("/")[-1], 4, True) + " ", p.style(p.muted)),
                     *sparkline(s.values, 12, 100.0, p, p.group("memory")),
-                    Segment(f"{now:5.0f} %  " if now == now else "    -    ", p.style(p.text)),
+                    Segment(f"{s.newest:5.0f} %  " if s.newest == s.newest else "    -    ", p.style(p.text)),
                 ]
             )
         if not cells:
@@ -145,34 +154,124 @@ class Telemetry(Lines):
             out.append([segment for cell in cells[first : first + per_line] for segment in cell])
         return out
 
+    def _missing(self, width: int) -> list[list[Segment]]:
+        """What is not available, by reason, as wide as there is room."""
+        p = self.palette
+        by_reason: dict[tuple[str, str], list[str]] = {}
+        for device, metric, reason in self.reasons:
+            by_reason.setdefault((device, reason), []).append(label(device, metric))
+        if not by_reason:
+            return []
+        out = [[Segment("not available", p.style(p.text, bold=True))]]
+        for (device, reason), names in by_reason.items():
+            what = f"  {device} {', '.join(dict.fromkeys(names))}: "
+            if len(what) + len(reason) > width:
+                what = f"  {device} {names[0]} and {len(names) - 1} more: " if len(names) > 1 else what
+            out.append([Segment(what, p.style(p.muted)), Segment(reason, p.style(p.text))])
+        return out
+
+
+def _held_back(series: list[Series]) -> list[str]:
+    """Why clocks are held back now, and how often they were; [] where the driver does not tell."""
+    from profilers.collectors.telemetry.nvml import clock_reasons
+
+    found = next((s for s in series if s.metric == "clock_reasons"), None)
+    if found is None or not found.values:
+        return []
+    # Idle and clocks that somebody set are states, not a lack of something.
+    held = [
+        [name for name in clock_reasons(int(v)) if name not in ("idle", "application clocks")] for v in found.values
+    ]
+    share = 100 * sum(map(bool, held)) / len(held)
+    return [f"{', '.join(held[-1]) or 'nothing'}  (something in {share:.0f} % of samples)"]
+
+
+def _energy(series: list[Series]) -> list[str]:
+    """Joules between the first and the last sample that are held."""
+    found = next((s for s in series if s.metric == "energy_j"), None)
+    if found is None or len(found.values) < 2 or found.values[-1] < found.values[0]:
+        return []
+    seconds = (found.times_ns[-1] - found.times_ns[0]) / 1e9
+    return [f"{found.values[-1] - found.values[0]:,.0f} J in {_seconds(round(seconds))}"]
+
 
 class DevicePane(Pane):
     name_ = "device"
     title = "Device"
     help: ClassVar[str] = """
-Telemetry of the device, sampled once or twice a second while the run goes on. Percentages are drawn on a fixed scale of 0 to
-100; other values from 0 to the largest seen, which is written beside them. **kernel resident** is the driver's utilization: the
-share of time in which any kernel was there, not how well it used the chip.
+Telemetry, sampled about once a second while the run goes on. Each GPU has a line; the run's own device is drawn below on fixed
+scales, 0 to 100 % or 0 to the largest value seen, which is written beside it.
+
+**kernel resident** is the driver's utilization: the share of time in which any kernel was there, not how well it used the chip.
+**SM, DRAM, tensor** come from the driver's performance monitor on Hopper and newer. Their states have a dot for the thread
+axis, which telemetry does not know: **·MH** is SM medium and DRAM high (edges 10 and 70 %, as for kernels). A cell of the strip
+is a slice of time in the state that took most of it; a flip is a change between two samples, so flips faster than the sampling
+are not seen. GPUs that no run of this launch is on are sampled every few seconds, and only in part.
+
+The line above says how old the newest sample is and what sampling costs the machine; it never goes faster than twice a second.
 """
 
     def compose(self) -> ComposeResult:
         yield PaneLine()
         with VerticalScroll():
-            yield Telemetry()
+            yield GpuRows()
+            yield Details()
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._samples: pd.DataFrame | None = None
+        self._view: RunView | None = None
+        self._drawn: RunView | None = None
+        self._turns = 0
+
+    def on_mount(self) -> None:
+        self.set_interval(TURN_S, self._turn)
 
     def show(self, view: RunView) -> None:
-        self._samples = view.samples
-        series = series_of(view.samples) if view.samples is not None and len(view.samples) else []
-        self.query_one(Telemetry).show(series)
-        count = 0 if view.samples is None else len(view.samples)
-        self.query_one(PaneLine).show("What does the device do now?", (f"{count:,} samples",) if count else ())
+        before, self._view = self._view, view
+        if before is None or before.key != view.key or not view.status.live:
+            self._draw(view, totals=True)
+
+    def _turn(self) -> None:
+        """While a run goes on what arrives is drawn once a turn, and with many GPUs less often: bytes are dear over SSH."""
+        view = self._view
+        if view is None or not self.is_on_screen:
+            return
+        self._turns += 1
+        gpus = len(self.query_one(GpuRows).gpus)
+        if view is not self._drawn and self._turns % max(-(-gpus // GPUS_A_TURN), 1) == 0:
+            self._draw(view, totals=self._turns % TOTALS_TURNS == 0)
+        else:
+            self._describe(view)
+
+    def _draw(self, view: RunView, totals: bool) -> None:
+        self._drawn = view
+        series = view.telemetry.series
+        gpus = gpus_of(series)
+        rows = self.query_one(GpuRows)
+        rows.display = bool(gpus)
+        rows.show(gpus, totals)
+        own = next((device for device, _ in series if device.startswith("cuda")), "")
+        rest = [s for s in series.values() if s.device == own or not s.device.startswith("cuda")]
+        rest.sort(key=lambda s: (s.device.count("/"), s.device != own, s.device, s.unit != "%"))
+        self.query_one(Details).show(rest, view.unavailable)
+        self._describe(view)
+
+    def _describe(self, view: RunView) -> None:
+        """The line above: how old the newest sample is (while the run goes on), and what sampling costs."""
+        series = view.telemetry.series.values()
+        words = [f"{view.telemetry.count:,} samples"] if view.telemetry.count else []
+        newest = max((s.times_ns[-1] for s in series if s.times_ns), default=0)
+        if newest and view.status.live:
+            age = (time.time_ns() - newest) / 1e9
+            words.append(f"newest {_seconds(max(round(age), 0))} old")
+        costs = [sorted(s.values)[len(s.values) // 2] for s in series if s.metric == "sampling_ms" and s.values]
+        if costs:
+            words.append(f"sampling costs {costs[0]:.2g} ms a time")
+        self.query_one(PaneLine).show("What do the devices do now?", words)
 
     def exported(self) -> tuple[Table, pd.DataFrame] | None:
-        return (SAMPLES_TABLE, self._samples) if self._samples is not None else None
+        view = self._view
+        return (SAMPLES_TABLE, view.samples) if view is not None and view.telemetry.count else None
 
     def focus_inside(self) -> None:
         self.query_one(VerticalScroll).focus()
