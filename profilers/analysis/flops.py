@@ -28,6 +28,26 @@ class Work:
 Formula = Callable[[Call], "Work | None"]
 
 
+def _onnx_product(call: Call) -> Work | None:
+    """A product in ONNX: [..., M, K] times [K, N], the output's shape as the first value. The inner size is the left
+    operand's dimension that is not M (operands may be transposed, which is not recorded)."""
+    left = next((shape for shape, _ in call.tensors() if len(shape) > 1), None)
+    out = call.ints(0)
+    if left is None or out is None or len(out) < 2:
+        return None
+    k = left[-2] if left[-1] == out[-2] != left[-2] else left[-1]
+    return matrix_work(out[-2], out[-1], k, prod(out[:-2]))
+
+
+def _onnx_conv(call: Call) -> Work | None:
+    """A convolution in ONNX: every output element sums over one filter, whose shape is the second operand's."""
+    weight, out = call.matrix(1), call.ints(0)
+    if weight is None or out is None or len(weight) != len(out):
+        return None
+    label = f"{'x'.join(map(str, call.matrix(0) or ()))} * {'x'.join(map(str, weight))}"
+    return Work(2.0 * prod(out) * prod(weight[1:]), prod(out), label)
+
+
 def matrix_work(m: int, n: int, k: int, batch: int = 1) -> Work:
     """``batch`` products of [m, k] and [k, n]."""
     text = (f"b={batch} " if batch != 1 else "") + f"m={m} n={n} k={k}"
@@ -405,6 +425,20 @@ FORMULAS: dict[str, Formula] = {
     "_flash_attention_backward": _FLASH_BACKWARD,
     "_efficient_attention_backward": _FLASH_BACKWARD,
     "_flash_attn_backward": _FLASH_BACKWARD,
+    **dict.fromkeys(
+        (
+            "MatMul",
+            "Gemm",
+            "FusedMatMul",
+            "FusedGemm",
+            "GemmFastGelu",
+            "MatMulInteger",
+            "MatMulIntegerToFloat",
+            "DynamicQuantizeMatMul",
+        ),
+        _onnx_product,
+    ),
+    **dict.fromkeys(("Conv", "FusedConv", "ConvInteger"), _onnx_conv),
 }
 """By operator name without its namespace."""
 

@@ -52,9 +52,9 @@ def _rows(
 
 
 def _operator(v: View) -> list[tuple[str, str, str, str, float, float]]:
-    top = v.operators[v.operators["depth"].to_numpy() == 0]
+    rows, time = v.below_the_step
+    top = v.operators.iloc[rows]
     if not len(top):
         return []
-    time = top["dur_ns"].to_numpy() + top["device_ns"].to_numpy()
     device = v.devices[0] if len(v.devices) == 1 else "all" if v.devices else "cpu"
     return _rows("operator", device, tally.total(_codes(top["group"]), time, len(_NAMES)), 0.0)

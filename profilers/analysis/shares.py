@@ -50,10 +50,10 @@ def _rows(share: str, device: str, time_ns: np.ndarray, of: str) -> list[_Row]:
 
 def _operator(v: View) -> list[_Row]:
     """The recording's operators are of one host; with several devices their row says ``all``."""
-    top = v.operators[v.operators["depth"].to_numpy() == 0]
+    rows, time = v.below_the_step
+    top = v.operators.iloc[rows]
     if not len(top):
         return []
-    time = top["dur_ns"].to_numpy() + top["device_ns"].to_numpy()
     device = v.devices[0] if len(v.devices) == 1 else "all" if v.devices else "cpu"
     on_cpu = is_cpu(device)
     of = "host time of the operators directly below the step"

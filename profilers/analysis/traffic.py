@@ -33,6 +33,12 @@ _STILL = _words(
 )
 """Views, allocations, and wrappers whose copying or filling is a child operator of its own."""
 
+_ONNX_STILL = _words("Reshape Squeeze Unsqueeze Flatten Identity Shape Size Constant If Loop")
+"""ONNX: the buffer is passed on."""
+
+_ONNX_PICKED = _words("Gather GatherElements GatherND Slice")
+"""ONNX: only what is written is read."""
+
 _WRITE_ONLY = _words(
     """
     fill_ zero_ normal_ uniform_ bernoulli_ random_ exponential_ geometric_ cauchy_
@@ -107,6 +113,8 @@ def traffic(call: Call, work: Work | None, fallback: int) -> tuple[float, int] |
         return 0.0, largest
     if work is not None:
         return _of_work(call, work, tensors, fallback)
+    if call.name[:1].isupper() and (out := call.ints(0)) is not None:
+        return _onnx(call, tensors, out, fallback)
     if call.name in ("index", "_index_put_impl_", "nonzero", "masked_select", "unique_dim", "_unique2"):
         return None
     if call.name in ("embedding", "embedding_bag", "_embedding_bag", "index_select", "gather"):
@@ -146,6 +154,17 @@ def traffic(call: Call, work: Work | None, fallback: int) -> tuple[float, int] |
         out = joint if joint is not None else max(shapes, key=numel)
     size = 1 if call.name.rstrip("_") in _TRUTH else size_of(dtype) or fallback
     return float(read + numel(out) * size), max(numel(out), largest)
+
+
+def _onnx(call: Call, tensors: list[tuple[Shape, str]], out: Shape, fallback: int) -> tuple[float, int]:
+    """An operator of ONNX, whose output's shape is recorded (in the type of its first input, as far as is known)."""
+    if call.name in _ONNX_STILL:
+        return 0.0, numel(out)
+    written = _bytes(out, tensors[0][1] if tensors else "", fallback)
+    if call.name in _ONNX_PICKED:
+        return 2.0 * written, numel(out)
+    read = sum(_bytes(shape, kind, fallback) for shape, kind in tensors)
+    return float(read + written), max([numel(out), *(numel(shape) for shape, _ in tensors)])
 
 
 def _of_work(call: Call, work: Work, tensors: list[tuple[Shape, str]], fallback: int) -> tuple[float, int]:

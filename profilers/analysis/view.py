@@ -28,6 +28,12 @@ ATTENTION_CODE = CLASSES.index(ATTENTION)
 COMMUNICATION_CODE = CLASSES.index(COMMUNICATION)
 
 
+_WRAPPER = re.compile(
+    r"Torch-Compiled Region|CompiledFunction|## Call CompiledFxGraph|torch::autograd::CompiledFunction"
+)
+"""How PyTorch names what compiled code runs in."""
+
+
 def recode(column: pd.Series, wanted: tuple[str, ...], other: str) -> npt.NDArray[np.int8]:
     """A categorical column as positions in ``wanted``; anything else counts as ``other``."""
     fallback = wanted.index(other)
@@ -123,6 +129,32 @@ class View:
             above = own[self.parent_row[rows]]
             own[rows] = np.where(above >= 0, above, own[rows])
         return own
+
+    @cached_property
+    def below_the_step(self) -> tuple[Ints, Ints]:
+        """The operators directly below the step: their rows, and the host + device time (ns) that each accounts for.
+
+        The wrappers that compiled code runs in (a compiled region and its guards) are looked through: the operators in
+        them count as called by the step, and a wrapper keeps only the time that is its own.
+        """
+        ops = self.operators
+        wraps = np.r_[[_WRAPPER.match(str(name)) is not None for name in ops["name"].cat.categories], False].astype(
+            bool
+        )
+        wrapper = wraps[ops["name"].cat.codes.to_numpy()]
+        depth = ops["depth"].to_numpy()
+        top = depth == 0
+        for level in range(1, int(depth.max(initial=0)) + 1 if wrapper.any() else 0):
+            rows = np.flatnonzero((depth == level) & (self.parent_row >= 0))
+            above = self.parent_row[rows]
+            top[rows] = top[above] & wrapper[above]
+        rows = np.flatnonzero(top)
+        device = ops["device_ns"].to_numpy()
+        called = self.parent_row >= 0
+        below = np.bincount(self.parent_row[called], device[called], minlength=len(ops)).astype(np.int64)
+        whole = ops["dur_ns"].to_numpy() + device
+        own = ops["self_ns"].to_numpy() + np.maximum(device - below, 0)
+        return rows, np.where(wrapper, own, whole)[rows]
 
     @cached_property
     def _cpu_segments(self) -> tuple[Ints, Ints, Ints]:

@@ -7,6 +7,7 @@ spec.json          launcher        what is asked (:class:`profilers.collectors.s
 progress.json      worker          :class:`Progress`, replaced at every change
 failure.json       worker          :class:`Failure`, once, when it ends with an error of its own
 raw/NNNN.json      worker          a finished raw trace, renamed into place; the supervisor removes what it has read
+fusion.json        worker          which operators each compiled kernel fuses (:mod:`profilers.analysis.fusion`)
 stop               anybody         asks the supervisor to stop this run
 worker.log         worker          everything that it or the user's code printed
 =================  ==============  ==================================================================================
@@ -24,6 +25,7 @@ FAILURE = "failure.json"
 RAW = "raw"
 STOP = "stop"
 LOG = "worker.log"
+FUSION = "fusion.json"
 
 
 class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):

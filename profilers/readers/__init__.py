@@ -22,10 +22,10 @@ def read(
 ) -> Recording:
     """The recording in a file, in a folder, or in several files.
 
-    A file is a torch.profiler trace (JSON, plain or gzip), an Nsight Systems ``.sqlite`` or ``.nsys-rep``, or an Nsight
-    Compute ``.csv`` or ``.ncu-rep`` (reports are converted by NVIDIA's tools where these are installed). Several files,
-    or a folder of them, are the ranks of one job; pages of Nsight Compute among them give the kernels of the others
-    their counters. ``progress`` is called with 0 to 1 and may raise to stop.
+    A file is a torch.profiler trace (JSON, plain or gzip), an Nsight Systems ``.sqlite`` or ``.nsys-rep``, an Nsight
+    Compute ``.csv`` or ``.ncu-rep`` (reports are converted by NVIDIA's tools where these are installed), or a profile
+    of ONNX Runtime. Several files, or a folder of them, are the ranks of one job; pages of Nsight Compute among them
+    give the kernels of the others their counters. ``progress`` is called with 0 to 1 and may raise to stop.
 
     Raises :class:`profilers.readers.errors.ReadError`, one line with what to do, for anything else.
     """

@@ -38,6 +38,10 @@ def _read(path: Path, kind: Kind, progress: Progress | None) -> Recording:
         from profilers.readers import ncu
 
         return ncu.read(path, progress=progress)
+    if kind == "ort":
+        from profilers.readers import ort
+
+        return ort.read(path, progress=progress)
     if kind == "nsys-rep":
         with convert.nsys_sqlite(path) as made:
             return _converted(path, made, "nsys", progress)

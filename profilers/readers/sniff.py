@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from profilers.readers.errors import ReadError
 
-Kind = Literal["kineto", "nsys", "ncu", "nsys-rep", "ncu-rep", "folder"]
+Kind = Literal["kineto", "nsys", "ncu", "ort", "nsys-rep", "ncu-rep", "folder"]
 """``nsys-rep`` and ``ncu-rep`` are NVIDIA's own formats, which their tools convert; ``folder`` holds recordings."""
 
 HEAD = 1 << 16
@@ -53,10 +53,6 @@ _JSON_REFUSED = (
     (rb'"rocprofiler-sdk-tool"', f"a rocprofv3 JSON, which is not read; {_TORCH}"),
     (rb'"speedscope|speedscope\.app/file-format', f"a speedscope profile of host code: it has no kernels; {_TORCH}"),
     (
-        rb'"cat"\s*:\s*"Session"[^}]*"(?:model_loading|session_initialization)',
-        f"an ONNX Runtime profile: it times graph nodes on the host and has no kernels; {_TORCH}",
-    ),
-    (
         rb'"schema"\s*:\s*"[\w.+-]*(?:chakra|COM)|"nodes"\s*:\s*\[\s*\{\s*"(?:id|ctrl_deps|name)"',
         "a PyTorch execution trace: operators without times; open the Kineto trace recorded with it",
     ),
@@ -74,9 +70,11 @@ _JSON_REFUSED = (
         "a JSON export of Nsight Systems; export it again with --type sqlite and open that",
     ),
 )
+_ORT = re.compile(rb'\s*\[\s*\{[^{]{0,200}"cat"\s*:\s*"Session"')
+"""A profile of ONNX Runtime: a list of events whose first is the session's own."""
 _READABLE = (
     "what can be read: torch.profiler JSON (plain or gzip), Nsight Systems .sqlite and .nsys-rep, "
-    "Nsight Compute .csv and .ncu-rep"
+    "Nsight Compute .csv and .ncu-rep, ONNX Runtime profiles"
 )
 
 
@@ -197,6 +195,8 @@ def _text(path: Path, text: bytes, raw: bytes) -> Kind:
 def _json(path: Path, text: bytes, *, whole: bool) -> Kind:
     """Chrome JSON unless the beginning shows one of the other kinds; ``whole``: all of the file is in ``text``."""
     if b'"traceEvents"' not in text:
+        if _ORT.match(text):
+            return "ort"
         for pattern, message in _JSON_REFUSED:
             if re.search(pattern, text):
                 raise ReadError(f"{path}: {message}")

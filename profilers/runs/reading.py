@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profilers.collectors import protocol
+from profilers.collectors import files, protocol
 from profilers.collectors.files import NO_SPACE
 from profilers.collectors.spec import Spec
 from profilers.collectors.telemetry.cpu import cpu_name
@@ -167,14 +167,18 @@ def read_raw(path: Path, run: RunFolder, spec: Spec) -> Recording:
     """A raw trace as a prepared recording of ``run``, its device under the name that the run was asked for."""
     from dataclasses import replace
 
+    from profilers.analysis.fusion import FUSION
     from profilers.analysis.prepare import prepare
-    from profilers.readers import kineto
+    from profilers.collectors.backends.names import own_profile
+    from profilers.readers import kineto, ort
     from profilers.tables import Device
 
-    recording = kineto.read(path)
+    recording = ort.read(path) if own_profile(spec.backend, spec.device) else kineto.read(path)
     origin = replace(recording.origin, kind="run", path=run.id)
+    if fused := files.read_bytes(run.path / protocol.FUSION):
+        origin = replace(origin, extra={**origin.extra, FUSION: fused.decode("utf-8", "replace")})
     recording = on_device(recording.replace(origin=origin), spec.device)
-    if spec.device == "cpu" and not recording.devices:
+    if spec.device == "cpu" and not any(device.name for device in recording.devices):
         recording = recording.replace(devices=(Device("cpu", cpu_name(), "cpu"),))
     return prepare(recording)
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from profilers import tables
+from profilers.analysis.fusion import FUSION, merge
 from profilers.tables import KERNELS, NONE, OPERATORS, RUNTIME, STEPS, Device, Note, Origin, Recording
 
 WINDOWS = "windows"
@@ -166,7 +167,11 @@ def join(recordings: Sequence[Recording]) -> Recording:
         spans += [[start + shift, end + shift, epoch] for start, end, epoch in held]
         devices |= {device.id: device for device in recording.devices if device.id not in devices}
         notes += recording.notes
-    origin = replace(first.origin, extra={**first.origin.extra, EXTENTS: msgspec.json.encode(spans).decode()})
+    extra = {**first.origin.extra, EXTENTS: msgspec.json.encode(spans).decode()}
+    # Kernels may be compiled between two windows.
+    if fused := merge([recording.origin.extra.get(FUSION, "") for recording in recordings]):
+        extra[FUSION] = fused
+    origin = replace(first.origin, extra=extra)
     frames = {schema.name: tables.concat(parts[schema.name], schema) for schema in _TABLES}
     return Recording(**frames, devices=tuple(devices.values()), origin=origin, notes=tables.merge_notes(notes))
 

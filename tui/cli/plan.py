@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -176,9 +176,10 @@ def _spec(args: argparse.Namespace, wish: Wish, device: Any, dtype: str | None, 
         if wish.target == "hub":
             settings["download"] = args.download
             settings.setdefault("dtype", "fp32" if device.device == "cpu" else "bf16")
-    for name in ("windows", "seconds", "steps", "backend", "weights"):
+    for name in ("windows", "seconds", "steps", "backend", "quant", "weights"):
         if getattr(args, name) is not None:
             settings[name] = getattr(args, name)
+    refuse_backend(settings, device.device)
     return Spec(
         name=args.name or wish.name,
         workload=wish.workload,
@@ -190,3 +191,13 @@ def _spec(args: argparse.Namespace, wish: Wish, device: Any, dtype: str | None, 
         keep_traces=args.keep_traces,
         **settings,
     )
+
+
+def refuse_backend(settings: Mapping[str, Any], device: str) -> None:
+    """Raise :class:`UsageError` where a backend or quantization is not installed here or does not go with the rest."""
+    from profilers.collectors.backends import names
+
+    backend, quant = names.parse(settings.get("backend", "eager")), settings.get("quant", "")
+    problem = names.unfit(backend, quant, settings.get("mode", "infer"), device) or names.missing(backend, quant)
+    if problem:
+        raise UsageError(problem)

@@ -17,6 +17,7 @@ import math
 from typing import TYPE_CHECKING
 
 from apps.catalogue import ATTENTION, DTYPES, MODES
+from profilers.collectors.backends.names import QUANTS, UnknownName, parse, parse_quant
 from tui.cli.errors import FINE
 from tui.cli.output import talk
 from tui.cli.screen import has_terminal, require_screen
@@ -38,8 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seq", metavar="N", type=_count, help="tokens in a sequence; default: the catalogue's")
     parser.add_argument("--mode", choices=MODES, help="default: the workload's first")
     parser.add_argument(
-        "--backend", metavar="NAME", help="eager (default) or another that the worker knows, e.g. compile"
+        "--backend",
+        metavar="NAME[:MODE]",
+        type=_backend,
+        help="eager (default) | inductor[:reduce-overhead|:max-autotune] | onnxruntime[:cpu|:cuda] | tensorrt",
     )
+    parser.add_argument("--quant", metavar="NAME", type=_quant, help=f"smaller numbers: {', '.join(QUANTS)}")
     parser.add_argument("--size", metavar="full|tiny", help="default: full; 'ls models' shows each workload's sizes")
     parser.add_argument("--attention", choices=ATTENTION, help="fused attention (sdpa, default) or its parts (eager)")
     parser.add_argument("--weights", choices=("random", "pretrained"), help="default: random, nothing is downloaded")
@@ -113,6 +118,20 @@ def _dtypes(text: str) -> list[str]:
                 f"no precision is called '{name}'{hint(name, DTYPES)}; there are {', '.join(DTYPES)}"
             )
     return names
+
+
+def _backend(text: str) -> str:
+    try:
+        return str(parse(text))
+    except UnknownName as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _quant(text: str) -> str:
+    try:
+        return parse_quant(text)
+    except UnknownName as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _seconds(text: str) -> float:
