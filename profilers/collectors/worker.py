@@ -89,6 +89,14 @@ def _run(folder: Path, spec: Spec) -> int:
             reported(progress)
         return ended.code
     progress.phase = "building the model"
+    if spec.device == "meta":
+        from profilers.collectors import computing
+
+        report(progress)
+        computing.run(spec, folder, progress, report)
+        progress.state, progress.phase = "done", "computed"
+        report(progress)
+        return 0
     report(progress)
     workload = workloads.prepare(spec, folder, device, progress)
     report(progress)

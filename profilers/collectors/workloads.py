@@ -17,6 +17,7 @@ from profilers.collectors.backends import names
 from profilers.collectors.backends.base import Job, Prepared
 from profilers.collectors.failures import DeviceError, DtypeError, UsageError
 from profilers.collectors.protocol import Progress
+from profilers.collectors.room import refuse_what_does_not_fit
 from profilers.collectors.session import Session
 from profilers.collectors.spec import Spec
 from profilers.collectors.telemetry.cpu import cpu_name
@@ -29,8 +30,9 @@ def open_device(spec: Spec, progress: Progress) -> torch.device:
         torch.set_num_threads(int(threads))
     kind = spec.device.split(":", 1)[0]
     if kind in ("cpu", "meta"):
-        progress.device_name = cpu_name() if kind == "cpu" else "meta (shapes only, nothing is computed)"
-        progress.notes = (*progress.notes, f"{torch.get_num_threads()} CPU threads")
+        progress.device_name = cpu_name() if kind == "cpu" else "computed, not measured"
+        if kind == "cpu":
+            progress.notes = (*progress.notes, f"{torch.get_num_threads()} CPU threads")
         return torch.device(kind)
     if kind != "cuda":
         raise DeviceError(f"device '{spec.device}' is not known: use cpu or cuda:N")
@@ -71,9 +73,15 @@ def prepare(spec: Spec, folder: Path, device: torch.device, progress: Progress) 
             attention=spec.attention,
             seed=spec.seed,
         )
+        if unsure := refuse_what_does_not_fit(entry, request, device):
+            progress.notes = (*progress.notes, unsure)
         built = entry.load()(request)
     elif spec.target == "callable":
         built = _users(spec, device, progress)
+    elif spec.target == "hub":
+        from apps.user import from_hub
+
+        built = from_hub(_request(spec, device), spec.weights, spec.download)
     else:
         raise UsageError(f"a target '{spec.target}' cannot be run by this worker")
     step = _step_of(built, spec)
@@ -115,17 +123,9 @@ def on_backend(job: Job, backend: names.Backend, quant: str) -> Prepared:
     return Prepared(job.step)
 
 
-def _users(spec: Spec, device: torch.device, progress: Progress) -> Any:
-    """What a user's ``file.py:name`` gives: a step, or the result of a builder.
-
-    A callable with a parameter is a builder and gets the :class:`~apps.workload.Request`. One without is the step
-    itself, unless its first call returns something that can be stepped: then it was a builder too.
-    """
-    file, _, name = spec.workload.rpartition(":")
-    if not file:
-        raise UsageError(f"'{spec.workload}' names no callable: write file.py:name")
-    path = Path(spec.cwd or ".", file).resolve()
-    request = Request(
+def _request(spec: Spec, device: torch.device) -> Request:
+    """The request of a workload that is in no catalogue."""
+    return Request(
         workload=spec.workload,
         size=spec.size,
         mode=spec.mode,
@@ -136,6 +136,19 @@ def _users(spec: Spec, device: torch.device, progress: Progress) -> Any:
         attention=spec.attention,
         seed=spec.seed,
     )
+
+
+def _users(spec: Spec, device: torch.device, progress: Progress) -> Any:
+    """What a user's ``file.py:name`` gives: a step, or the result of a builder.
+
+    A callable with a parameter is a builder and gets the :class:`~apps.workload.Request`. One without is the step
+    itself, unless its first call returns something that can be stepped: then it was a builder too.
+    """
+    file, _, name = spec.workload.rpartition(":")
+    if not file:
+        raise UsageError(f"'{spec.workload}' names no callable: write file.py:name")
+    path = Path(spec.cwd or ".", file).resolve()
+    request = _request(spec, device)
     usercode.step_aside(path.parent)
     sys.argv = [str(path), *spec.argv]
     function = usercode.load_callable(path, name)

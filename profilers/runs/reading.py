@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from profilers.collectors import files, protocol
 from profilers.collectors.files import NO_SPACE
 from profilers.collectors.spec import Spec
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 TRACES = "traces"
 """Where raw traces go that are kept (``keep_traces``), and those that could not be read."""
+
+MEMORY = "memory_bytes"
+"""Key of ``Origin.extra``: what a step needs of a device's memory at the worst moment, where that was estimated."""
 
 NICE = 5
 _POLL_S = 0.05
@@ -167,6 +172,7 @@ def read_raw(path: Path, run: RunFolder, spec: Spec) -> Recording:
     """A raw trace as a prepared recording of ``run``, its device under the name that the run was asked for."""
     from dataclasses import replace
 
+    from profilers.analysis.computed import META, computed
     from profilers.analysis.fusion import FUSION
     from profilers.analysis.prepare import prepare
     from profilers.collectors.backends.names import own_profile
@@ -177,10 +183,21 @@ def read_raw(path: Path, run: RunFolder, spec: Spec) -> Recording:
     origin = replace(recording.origin, kind="run", path=run.id)
     if fused := files.read_bytes(run.path / protocol.FUSION):
         origin = replace(origin, extra={**origin.extra, FUSION: fused.decode("utf-8", "replace")})
+    if spec.device == META:
+        return computed(recording.replace(origin=replace(origin, extra={**origin.extra, **_estimated(run)})))
     recording = on_device(recording.replace(origin=origin), spec.device)
     if spec.device == "cpu" and not any(device.name for device in recording.devices):
         recording = recording.replace(devices=(Device("cpu", cpu_name(), "cpu"),))
     return prepare(recording)
+
+
+def _estimated(run: RunFolder) -> dict[str, str]:
+    """What the worker found out besides the operators, for ``Origin.extra``: bytes at the worst moment of a step."""
+    try:
+        progress = msgspec.json.decode(files.read_bytes(run.path / protocol.PROGRESS) or b"", type=protocol.Progress)
+    except msgspec.MsgspecError:
+        return {}
+    return {MEMORY: str(progress.peak_memory_bytes)} if progress.peak_memory_bytes else {}
 
 
 def on_device(recording: Recording, device: str) -> Recording:

@@ -50,6 +50,10 @@ def _one(word: str, rows: Sequence[DeviceRow], build: str) -> DeviceRow:
         word = "cuda" if gpus and not blind else "cpu"
     if word.startswith("cuda") and gpus and blind:
         raise UsageError(f"{word}: {blind}; see https://pytorch.org for one that can")
+    if word == "meta":
+        from profilers.collectors.telemetry.devices import DeviceRow
+
+        return DeviceRow("meta", "computed, not measured", "", "meta", None, None, None)
     if word == "cuda" and gpus:
         return min(gpus, key=lambda row: (row.busy, -_free_gb(row)))
     for row in rows:

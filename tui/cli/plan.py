@@ -179,6 +179,9 @@ def _spec(args: argparse.Namespace, wish: Wish, device: Any, dtype: str | None, 
     for name in ("windows", "seconds", "steps", "backend", "quant", "weights"):
         if getattr(args, name) is not None:
             settings[name] = getattr(args, name)
+    if device.device == "meta":
+        # One step says all: nothing varies where nothing is measured.
+        settings |= {"windows": 1, "steps": 1, "warmup": 0, "timed_steps": 0}
     refuse_backend(settings, device.device)
     return Spec(
         name=args.name or wish.name,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("workloads", metavar="WORKLOAD", nargs="+", help="what to run: see above")
     parser.add_argument(
-        "--device", metavar="LIST", default="auto", help="cuda:0,cuda:1 | cpu | auto (default: the best free one)"
+        "--device", metavar="LIST", default="auto", help="cuda:0,cuda:1 | cpu | auto (default: the best free one) | meta: shapes alone, computed and not measured"
     )
     parser.add_argument(
         "--dtype", metavar="LIST", type=_dtypes, help=f"of {', '.join(DTYPES)}; default: what suits the device"
