@@ -18,6 +18,7 @@ from profilers.analysis.options import Options
 from profilers.analysis.peaks import Peaks, recording_peaks
 from profilers.analysis.prepare import prepare
 from profilers.analysis.rates import kernel_peaks
+from profilers.analysis.tally import constant
 from profilers.analysis.view import positions
 from profilers.rules.matcher import RuleSet
 from profilers.tables import Device, Note, Recording
@@ -42,7 +43,7 @@ def computed(recording: Recording, *, rules: RuleSet | None = None) -> Recording
     recording = prepare(recording, rules=rules)
     device = Device(META, f"NVIDIA {REFERENCE}: computed, not measured", "meta")
     # Kernel rows by self time are those of a CPU run: one for each operator that calls no other.
-    kernels = recording.kernels.assign(device=_constant(META, len(recording.kernels)))
+    kernels = recording.kernels.assign(device=constant(META, len(recording.kernels)))
     recording = recording.replace(kernels=kernels, devices=(device,))
     peaks = recording_peaks(recording, Options())
     bound, unknown = bounds_ns(recording, peaks)
@@ -92,7 +93,3 @@ def _timed(operators: pd.DataFrame, op_ids: Ints, bound: Ints) -> pd.DataFrame:
         rows = np.flatnonzero((depth == level) & (parent >= 0))
         np.maximum.at(last, parent[rows], last[rows])
     return operators.assign(start_ns=start, dur_ns=end[last] - start, self_ns=own, device_ns=0)
-
-
-def _constant(text: str, size: int) -> pd.Categorical:
-    return pd.Categorical.from_codes(np.zeros(size, np.int8), [text])

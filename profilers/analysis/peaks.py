@@ -31,7 +31,8 @@ class PeaksError(ValueError):
 
 @dataclass(frozen=True)
 class Peaks:
-    """Dense TFLOP/s (int8: TOP/s) per type and GB/s of one device; NaN where unknown.
+    """Dense TFLOP/s (int8: TOP/s) per type, GB/s and decimal GB of memory of one device; NaN where
+    unknown.
 
     ``source``: table | estimated | measured | given. ``cite`` says which datasheet, or how it was estimated.
     """
@@ -45,6 +46,7 @@ class Peaks:
     fp8: float = math.nan
     int8: float = math.nan
     memory_gb_s: float = math.nan
+    memory_gb: float = math.nan
     sm_count: int | None = None
     source: str = "table"
     cite: str = ""
@@ -86,7 +88,7 @@ def _entries(text: str, where: str, source: str) -> tuple[_Entry, ...]:
     found = []
     for number, item in enumerate(raw.get("device", []), 1):
         try:
-            rates = {key: float(item[key]) for key in (*_RATES, "memory_gb_s") if key in item}
+            rates = {key: float(item[key]) for key in (*_RATES, "memory_gb_s", "memory_gb") if key in item}
             if any(not value > 0 for value in rates.values()):
                 raise ValueError("a peak must be above 0")
             peaks = Peaks(
@@ -108,6 +110,11 @@ def _entries(text: str, where: str, source: str) -> tuple[_Entry, ...]:
 def _table() -> tuple[_Entry, ...]:
     path = Path(__file__).with_name("peaks.toml")
     return _entries(path.read_text("utf-8"), path.name, "table")
+
+
+def known_devices() -> tuple[Peaks, ...]:
+    """Every device of the table, each once, in its order (older first)."""
+    return tuple({entry.peaks.name: entry.peaks for entry in _table()}.values())
 
 
 def user_file() -> Path:

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 TRACES = "traces"
 """Where raw traces go that are kept (``keep_traces``), and those that could not be read."""
 
-MEMORY = "memory_bytes"
-"""Key of ``Origin.extra``: what a step needs of a device's memory at the worst moment, where that was estimated."""
-
 NICE = 5
 _POLL_S = 0.05
 _ROOM_BYTES = 16 * 1024 * 1024
@@ -193,6 +190,8 @@ def read_raw(path: Path, run: RunFolder, spec: Spec) -> Recording:
 
 def _estimated(run: RunFolder) -> dict[str, str]:
     """What the worker found out besides the operators, for ``Origin.extra``: bytes at the worst moment of a step."""
+    from profilers.analysis.bound import MEMORY
+
     try:
         progress = msgspec.json.decode(files.read_bytes(run.path / protocol.PROGRESS) or b"", type=protocol.Progress)
     except msgspec.MsgspecError:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 FINAL = (("summary", None), ("shares", None), ("groups", None), ("kernels", 15))
 """Tables and how many of their rows."""
 
+COMPUTED = (*FINAL, ("bound", 15))
+"""The same for a run on the meta device."""
+
 
 def print_results(runs: Sequence[RunFolder], args: argparse.Namespace) -> int:
     """Tables of every run on stdout; on stderr why some failed and how their logs end. Returns the exit code: that of
@@ -26,6 +29,7 @@ def print_results(runs: Sequence[RunFolder], args: argparse.Namespace) -> int:
 
     failed = 0
     script = len(runs) == 1 and runs[0].spec().target == "script"
+    computed = {folder.id for folder in runs if folder.spec().device == "meta"}
     for folder in runs:
         status = folder.effective_status()
         lost = status.state in ("failed", "died")
@@ -35,13 +39,13 @@ def print_results(runs: Sequence[RunFolder], args: argparse.Namespace) -> int:
         if lost and not script:
             for text in folder.log_tail(8):
                 talk(f"  | {text}")
-        if script:
+        if script or folder.id in computed:
             for text in status.notes:
                 talk(f"note: {text}")
         if not folder.window_ids():
             continue
         try:
-            _print(folder, args)
+            _print(folder, args, COMPUTED if folder.id in computed else FINAL)
         except RunsError as error:
             talk(f"kernelscope: {error}")
             failed += not lost
@@ -50,10 +54,10 @@ def print_results(runs: Sequence[RunFolder], args: argparse.Namespace) -> int:
     return FINE if not failed else FAILED if failed == len(runs) else SOME_FAILED
 
 
-def _print(folder: RunFolder, args: argparse.Namespace) -> None:
+def _print(folder: RunFolder, args: argparse.Namespace, tables: Sequence[tuple[str, int | None]]) -> None:
     recording = with_rules(folder.recording(), args)
     look = Look.of(args)
-    for name, rows in FINAL:
+    for name, rows in tables:
         table = TABLES[name]
         frame = table.compute(recording, options_of(args))
         shown = frame if rows is None else frame.head(rows)
