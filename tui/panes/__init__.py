@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tui.panes.advice import AdvicePane
 from tui.panes.base import Pane
 from tui.panes.device import DevicePane
 from tui.panes.log import LogPane
@@ -16,8 +17,14 @@ from tui.panes.tables import (
     KernelsPane,
     NotesPane,
     OperatorsPane,
+    RunLengthsPane,
+    SharesPane,
+    SummaryPane,
+    TimelinePane,
+    TransitionsPane,
 )
 from tui.panes.tail import TailPane
+from tui.panes.utilization import UtilizationPane
 from tui.panes.whatif import WhatIfPane
 
 PANES: tuple[type[Pane], ...] = (
@@ -33,7 +40,14 @@ PANES: tuple[type[Pane], ...] = (
     LogPane,
     RooflinePane,
     ExpansionPane,
+    AdvicePane,
     CommunicationPane,
+    SummaryPane,
+    SharesPane,
+    UtilizationPane,
+    TransitionsPane,
+    RunLengthsPane,
+    TimelinePane,
     NotesPane,
 )
 

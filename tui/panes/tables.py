@@ -90,3 +90,49 @@ class NotesPane(TablePane):
     help: ClassVar[str] = """
 What was dropped, repaired, not attributed or assumed, with counts. Nothing is left out silently.
 """
+
+
+class SummaryPane(TablePane):
+    name_ = "summary"
+    title = "Summary"
+    table_name = "summary"
+    help: ClassVar[str] = """
+One row a device: kernels, busy time (the union over kernels, copies and sets), span, idle time, and the shares of kernel time.
+"""
+
+
+class SharesPane(TablePane):
+    name_ = "shares"
+    title = "Shares"
+    table_name = "shares"
+    help: ClassVar[str] = """
+The numbers behind the three bars at the top: each share of each device adds up to 100 % of what **of** says.
+"""
+
+
+class TimelinePane(TablePane):
+    name_ = "timeline"
+    title = "Timeline"
+    table_name = "timeline"
+    help: ClassVar[str] = """
+The recording cut into equal slices: which class and which state had most of each, and how busy the device was.
+"""
+
+
+class TransitionsPane(TablePane):
+    name_ = "transitions"
+    title = "Transitions"
+    table_name = "transitions"
+    empty = "The chip never changed its state."
+    help: ClassVar[str] = """
+Which state follows which, counted over consecutive kernels of a device in order of time.
+"""
+
+
+class RunLengthsPane(TablePane):
+    name_ = "runlengths"
+    title = "Run lengths"
+    table_name = "runlengths"
+    help: ClassVar[str] = """
+How many kernels in a row stay in one state. The study found one or two on average.
+"""
