@@ -106,7 +106,7 @@ def summary_block(
     times = [
         ("step time", "step time (mean)", [_mean_step_us(v) for v in views]),
         ("kernel time", f"kernel time a {table.attrs['per']}", [table[f"{letter}_us"].sum() for letter in letters]),
-        ("unprofiled step time", "unprofiled step time (median)", [one.step_us for one in beside]),
+        ("unprofiled", "unprofiled step time (median)", [one.step_us for one in beside]),
     ]
     times = [one for one in times if any(value == value for value in one[2])]
     rows: list[tuple[object, ...]] = [(what, "us", *values, _over(values[0], values[-1])) for _, what, values in times]

@@ -67,6 +67,15 @@ def gemms(recording: Recording, options: Options) -> pd.DataFrame:
     return frame.sort_values("time_us", ascending=False, kind="stable", ignore_index=True)
 
 
+def shapes(recording: Recording) -> tuple[Ints, np.ndarray, np.ndarray, np.ndarray]:
+    """The rows of ``kernels`` that are GEMM or attention, and for each its operator, shape and type as in :func:`gemms`."""
+    v = view(recording)
+    rows = np.flatnonzero(v.is_kernel & ((v.cls == GEMM_CODE) | (v.cls == ATTENTION_CODE)))
+    _, op, shape = _keys(recording, v, rows, _worker(v, rows))
+    types, names = kernel_dtypes(recording)
+    return rows, op, shape, np.array([*names, ""], object)[types[rows]]
+
+
 def _worker(v: View, rows: Ints) -> Ints:
     """The nearest operator with operations of its own around each launch (else the launching one; -1: none)."""
     inner = v.operator_row[rows]

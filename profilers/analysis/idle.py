@@ -33,12 +33,12 @@ def idle(recording: Recording, options: Options) -> pd.DataFrame:
     """One row per cause, longest first. ``pct`` is of the devices' spans (first start to last end) added up, so the
     rows add up to the idle part of them."""
     v = view(recording)
-    sync = recording.runtime[equals(recording.runtime["kind"], "sync")]
+    sync = recording.runtime[blocking(recording.runtime)]
     lengths, causes, span = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
     for device in range(len(v.devices)):
         low, high = v.span(device)
         span += high - low
-        begin, end, cause = classified_gaps(v, device, _waits(v, device, sync))
+        begin, end, cause = classified_gaps(v, device, waits(v, device, sync))
         lengths.append(end - begin)
         causes.append(cause)
     length, cause = np.concatenate(lengths), np.concatenate(causes)
@@ -53,7 +53,14 @@ def idle(recording: Recording, options: Options) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["cause", "gaps", "time_us", "pct", "longest_us"])
 
 
-def _waits(v: View, device: int, sync: pd.DataFrame) -> tuple[Ints, Ints]:
+def blocking(runtime: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Synchronising calls in which the host waits: one that only asks (a query), or makes a stream wait, does not."""
+    names = runtime["name"].cat.categories
+    waiting = [not str(name).endswith("Query") and "StreamWaitEvent" not in str(name) for name in names]
+    return equals(runtime["kind"], "sync") & np.array([*waiting, False])[runtime["name"].cat.codes.to_numpy()]
+
+
+def waits(v: View, device: int, sync: pd.DataFrame) -> tuple[Ints, Ints]:
     """When a thread that launches on the device (any, where that is not known) was in a synchronising call."""
     threads = v.threads(device)
     calls = sync[np.isin(sync["thread_id"].to_numpy(), threads)] if threads.size else sync

@@ -120,14 +120,12 @@ class Model:
     def price(self, change: WhatIf) -> Priced:
         """The speed-up of kernel time and of wall time under a change."""
         factor = self.factors(change)
+        if change.window == 1:
+            return self.price_each(factor)
         after = self.time / factor
         before = float(self.time.sum())
         if not before:
             return Priced(math.nan, math.nan)
-        if change.window == 1:
-            cost = float(after.sum())
-            wall = self._wall_time - float((self._wall * (1 - 1 / factor)).sum())
-            return Priced(_ratio(before, cost), _ratio(self._wall_time, wall))
         cost, wall = 0.0, self._wall_time
         for index in range(len(self._view.devices)):
             mine = np.flatnonzero(self.device == index)
@@ -136,6 +134,20 @@ class Model:
             if whole:
                 wall -= float(self._wall[mine].sum()) * (1 - part / whole)
         return Priced(_ratio(before, cost), _ratio(self._wall_time, wall))
+
+    def price_each(self, factor: Floats, waiting_ns: float = 0.0) -> Priced:
+        """The speed-ups when each kernel (in the order of ``rows``) becomes so many times as fast, and ``waiting_ns`` of
+        the wall time in which nothing runs go away."""
+        before = float(self.time.sum())
+        if not before:
+            return Priced(math.nan, math.nan)
+        wall = self._wall_time - float((self._wall * (1 - 1 / factor)).sum()) - waiting_ns
+        return Priced(_ratio(before, float((self.time / factor).sum())), _ratio(self._wall_time, wall))
+
+    @property
+    def wall_ns(self) -> float:
+        """Wall time of all devices added up: their steps, or their spans where there are none."""
+        return self._wall_time
 
 
 def _ratio(before: float, after: float) -> float:

@@ -1,0 +1,39 @@
+"""Communication during which the device computes nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from profilers.analysis import intervals
+from profilers.analysis.advice.case import Case, Finding
+from profilers.analysis.view import COMMUNICATION_CODE
+
+
+def find(case: Case) -> Finding | None:
+    """Priced in wall time as if all of it ran beside computation; kernel time stays what it is."""
+    v, exposed, whole, talks = case.view, 0.0, 0.0, 0
+    for device in range(len(v.devices)):
+        mine = v.is_kernel & (v.device == device)
+        talk, work = (
+            np.flatnonzero(mine & (v.cls == COMMUNICATION_CODE)),
+            np.flatnonzero(mine & (v.cls != COMMUNICATION_CODE)),
+        )
+        talks += talk.size
+        begin, end = intervals.union(v.start[talk], v.start[talk] + v.dur[talk])
+        busy = intervals.union(v.start[work], v.start[work] + v.dur[work])
+        wall = v.wall(device)
+        whole += float(intervals.covered(begin, end, *wall).sum())
+        both = intervals.union(np.r_[begin, busy[0]], np.r_[end, busy[1]])
+        exposed += float(intervals.covered(*both, *wall).sum() - intervals.covered(*busy, *wall).sum())
+    if not talks or exposed <= 0:
+        return None
+    evidence = (
+        f"communication: {talks / case.steps:,.0f} collectives a {case.per}, {100 * exposed / whole:.1f} % of their time "
+        f"exposed, {case.wall_pct(exposed):.1f} % of wall time"
+    )
+    do = (
+        "start collectives earlier and compute meanwhile: smaller DDP buckets (bucket_cap_mb), FSDP prefetch, "
+        "async_op=True, tensor parallelism with asynchronous collectives"
+    )
+    priced = case.model.price_each(np.ones(case.rows.size), exposed)
+    return Finding("Communication is not hidden behind computation", evidence, do, priced)
