@@ -9,6 +9,7 @@ failure.json       worker          :class:`Failure`, once, when it ends with an 
 raw/NNNN.json      worker          a finished raw trace, renamed into place; the supervisor removes what it has read
 fusion.json        worker          which operators each compiled kernel fuses (:mod:`profilers.analysis.fusion`)
 stop               anybody         asks the supervisor to stop this run
+pause              anybody         while it is there, the worker rests between steps, and a queued run is not started
 worker.log         worker          everything that it or the user's code printed
 =================  ==============  ==================================================================================
 """
@@ -24,6 +25,7 @@ PROGRESS = "progress.json"
 FAILURE = "failure.json"
 RAW = "raw"
 STOP = "stop"
+PAUSE = "pause"
 LOG = "worker.log"
 FUSION = "fusion.json"
 
@@ -57,7 +59,7 @@ class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Failure(msgspec.Struct, kw_only=True):
     """Why a worker gave up: one line for people, and the kind that tests and screens may rely on."""
 
-    kind: str  # memory | dtype | device | workload | disk | usage
+    kind: str  # memory | dtype | device | workload | disk | usage | exit
     cause: str
 
 

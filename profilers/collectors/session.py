@@ -27,6 +27,7 @@ SLOW_STEP_S = 2.0
 """Steps longer than this get no unprofiled step between windows: it would cost a third of the run."""
 
 _WAIT_POLL_S = 0.02
+_PAUSE_LOOK_S = 0.1
 _REPORT_S = 0.2
 _ROOM_BYTES = 16 * 1024 * 1024
 
@@ -59,6 +60,7 @@ class Session:
         self._windows = 0
         self._suspended = False
         self._slices = False
+        self._looked = 0.0
         self._timed: list[float] = []
         self._between: list[float] = []
         self._profiled: list[float] = []
@@ -92,6 +94,7 @@ class Session:
             self._estimate(took)
             self._next_phase()
         if not self.done:
+            self._rest_while_paused()
             self._say()
             self._start_step()
         return not self.done
@@ -297,6 +300,31 @@ class Session:
             time.sleep(_WAIT_POLL_S)
         if waited:
             self._reported = 0.0
+
+    def _rest_while_paused(self) -> None:
+        """Wait while somebody has paused the run: between steps, never inside a window. The device stays ours.
+
+        A stopped process (SIGSTOP) would stop the driver's threads as well, and with them others who use the device.
+        Windows cut by a clock have no step to wait at: there the workload goes on.
+        """
+        now = time.perf_counter()
+        if now - self._looked < _PAUSE_LOOK_S or self._slices:
+            return
+        self._looked = now
+        pause = self.folder / protocol.PAUSE
+        if (self.progress.state == "profiling" and self._position != 0) or not pause.exists():
+            return
+        phase, left = self.progress.phase, self.progress.eta_s
+        self.progress.phase, self.progress.eta_s = "paused", None
+        self._say(always=True)
+        while pause.exists():
+            time.sleep(_PAUSE_LOOK_S)
+        rested = time.perf_counter() - now
+        self._windows_began += rested
+        self._cycle_began += rested
+        self.progress.phase, self.progress.eta_s = phase, left
+        self._note("it was paused: clocks and caches had cooled down at the next step")
+        self._reported = 0.0
 
     def _before_step(self) -> None:
         self.progress.phase = f"window {self._windows + 1} of {self.spec.windows}"

@@ -138,6 +138,11 @@ class Job:
         """Whether somebody asked for this run to end."""
         return (self.run.path / protocol.STOP).exists()
 
+    @property
+    def paused(self) -> bool:
+        """Whether somebody asked for this run to rest: a queued one then lets others go first."""
+        return (self.run.path / protocol.PAUSE).exists()
+
     def end_with(self, end: End) -> None:
         """Stop the worker; the run then ends as ``end`` says."""
         if self._wanted_end is None and self._end is None:
@@ -282,6 +287,11 @@ def worker_environment(environment: os._Environ[str] | dict[str, str], device: s
 def complain(run_id: str, error: BaseException) -> None:
     """A line in the supervisor's own log."""
     print(f"{time.strftime('%H:%M:%S')} {run_id}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+
+
+def order_file(root: Path, launch: str) -> Path:
+    """Where a new order of a launch's queue is written; its supervisor follows it."""
+    return root / ".launches" / f"{launch}.order"
 
 
 def launch_file(root: Path, launch: str) -> Path:

@@ -16,7 +16,7 @@ from profilers.collectors import files, protocol
 from profilers.collectors.telemetry.devices import visible
 from profilers.collectors.telemetry.nvml import Nvml
 from profilers.runs.folder import RunFolder, RunsError, new_id, runs_root, unwritable
-from profilers.runs.jobs import launch_file
+from profilers.runs.jobs import launch_file, order_file
 from profilers.runs.spec import Spec
 from profilers.runs.status import Status, alive, boot_id, presumed_dead
 
@@ -115,6 +115,72 @@ def stop(run: RunFolder, wait_s: float = 0.0) -> Status:
     while (status := run.effective_status()).live and time.monotonic() < deadline:
         time.sleep(0.05)
     return status
+
+
+def pause(run: RunFolder) -> None:
+    """Let a run rest: a queued one is passed over, a live one's worker waits between two steps (never inside a window).
+
+    Its device stays reserved and its memory stays taken. Raises :class:`RunsError` when the run has ended already.
+    """
+    status = run.effective_status()
+    if not status.live:
+        raise RunsError(f"run {run.id} has already ended ({status.state})")
+    try:
+        (run.path / protocol.PAUSE).touch()
+    except OSError as error:
+        raise RunsError(f"cannot pause run {run.id}: {error.strerror or error}") from None
+
+
+def resume(run: RunFolder) -> None:
+    """Let a paused run go on; nothing happens where it was not paused."""
+    try:
+        (run.path / protocol.PAUSE).unlink(missing_ok=True)
+    except OSError as error:
+        raise RunsError(f"cannot resume run {run.id}: {error.strerror or error}") from None
+
+
+def queue(root: Path, launch: str) -> list[RunFolder]:
+    """The runs of a launch that have not begun, in the order in which they will."""
+    names = _names(launch_file(root, launch))
+    place = {name: number for number, name in enumerate(_names(order_file(root, launch)))}
+    waiting = []
+    for name in sorted(names, key=lambda name: place.get(name, len(names))):
+        run = RunFolder(root / name)
+        if run.effective_status().state == "queued":
+            waiting.append(run)
+    return waiting
+
+
+def first_in_queue(run: RunFolder) -> None:
+    """Put a queued run before the others of its launch (on one device, they go one after the other).
+
+    Raises :class:`RunsError` when it is not queued.
+    """
+    state, launch, root = run.effective_status().state, run.spec().launch, run.path.parent
+    if state != "queued":
+        raise RunsError(f"run {run.id} does not wait in a queue: it is {state}")
+    reorder(root, launch, [run, *(other for other in queue(root, launch) if other != run)])
+
+
+def reorder(root: Path, launch: str, runs: Sequence[RunFolder]) -> None:
+    """Give a launch's queue a new order; runs that are not named stay behind those. Its supervisor follows within a second.
+
+    Raises :class:`RunsError` when the launch has ended, or the order cannot be written.
+    """
+    if not launch or not launch_file(root, launch).exists():
+        raise RunsError("these runs have no queue: their launch has ended")
+    try:
+        files.write_atomic(order_file(root, launch), msgspec.json.encode([run.id for run in runs]))
+    except OSError as error:
+        raise unwritable(root, error) from None
+
+
+def _names(path: Path) -> list[str]:
+    data = files.read_bytes(path)
+    try:
+        return msgspec.json.decode(data, type=list[str]) if data else []
+    except msgspec.MsgspecError:
+        return []
 
 
 def _end_orphan(run: RunFolder, status: Status) -> bool:

@@ -11,6 +11,7 @@ import fcntl
 import getpass
 import os
 import re
+import stat
 from pathlib import Path
 
 from profilers.runs.status import boot_id
@@ -41,12 +42,8 @@ class Lease:
         """Take the lock if it is free; never waits. Raises OSError where locks do not work at all."""
         if self._fd is not None:
             return True
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-        except PermissionError:
-            # Another user's file: it can still be locked.
-            fd = os.open(self.path, os.O_RDONLY)
+        _shared_folder(self.path.parent)
+        fd = _open(self.path)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -56,6 +53,23 @@ class Lease:
             raise
         self._fd = fd
         return True
+
+    @property
+    def taken(self) -> bool:
+        """Whether somebody holds it, us included. Looks only: the lock is let go of at once."""
+        if self._fd is not None:
+            return True
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            return error.errno in _BUSY
+        finally:
+            os.close(fd)
+        return False
 
     def say(self, run_id: str) -> None:
         """Write down who holds it, for others who wait."""
@@ -83,3 +97,42 @@ class Lease:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+
+def holders(root: Path) -> dict[str, str]:
+    """Who holds which lease of a runs folder now: :func:`lease_key` -> what its holder wrote."""
+    found = {}
+    for path in sorted((root / FOLDER).glob("*.lock")):
+        lease = Lease(root, path.name.removesuffix(".lock"))
+        if lease.taken:
+            found[lease.key] = lease.holder() or "another run"
+    return found
+
+
+def _shared_folder(folder: Path) -> None:
+    """Make the folder of locks so that every user who shares the runs folder can put theirs there, and remove no other's."""
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        shared = stat.S_IMODE(folder.parent.stat().st_mode) & 0o022
+        if shared:
+            folder.chmod(0o1777 if shared & 0o002 else 0o3775)
+
+
+def _open(path: Path) -> int:
+    """Open a lock file, made where there is none. Never through a link. Raises OSError."""
+    for _ in range(2):
+        try:
+            return os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+        except PermissionError:
+            # Another user's file: it can still be locked.
+            return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            try:
+                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+            except FileExistsError:
+                continue
+            if path.parent.stat().st_mode & 0o022:
+                # Whoever holds it next must be able to write down who they are.
+                os.fchmod(fd, 0o666 if path.parent.stat().st_mode & 0o002 else 0o664)
+            return fd
+    return os.open(path, os.O_RDWR | os.O_NOFOLLOW)

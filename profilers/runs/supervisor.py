@@ -1,7 +1,8 @@
 """The process that owns the queue of one launch: ``python -P -m profilers.runs.supervisor LAUNCHFILE``.
 
 It runs in a session of its own, without a terminal, until every run of the launch has ended: one run a device at a
-time, several devices side by side. It never imports torch. SIGHUP is ignored; SIGTERM stops all of its runs.
+time, several devices side by side; a paused run in the queue lets others go first. It never imports torch. SIGHUP is
+ignored; SIGTERM stops all of its runs.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def supervise(path: Path, root: Path, names: list[str]) -> None:
     """Take the runs called ``names`` to their ends, then remove the launch file (and the log, if nothing was said)."""
-    supervisor = Supervisor(root, names)
+    supervisor = Supervisor(root, names, path.with_suffix(".order"))
     signal.signal(signal.SIGTERM, supervisor.on_term)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -50,6 +51,7 @@ def supervise(path: Path, root: Path, names: list[str]) -> None:
     finally:
         supervisor.close()
         path.unlink(missing_ok=True)
+        path.with_suffix(".order").unlink(missing_ok=True)
         log = path.with_suffix(".log")
         sys.stderr.flush()
         if log.exists() and log.stat().st_size == 0:
@@ -59,7 +61,7 @@ def supervise(path: Path, root: Path, names: list[str]) -> None:
 class Supervisor:
     """The queue of one launch. Workers are started from the main thread: they die with the thread that started them."""
 
-    def __init__(self, root: Path, names: list[str]) -> None:
+    def __init__(self, root: Path, names: list[str], order: Path | None = None) -> None:
         # Imported after the fork and before anything is started; tables and readers follow when the first window comes.
         from profilers.runs.folder import RunFolder, RunsError
         from profilers.runs.jobs import Job, complain
@@ -69,6 +71,8 @@ class Supervisor:
         self._lease_type = Lease
         self._complain = complain
         self.root = root
+        self._order = order
+        self._ordered_at = 0
         self.queue: list[Job] = []
         self.active: dict[str, Job] = {}
         self.leases: dict[str, Any] = {}
@@ -102,10 +106,14 @@ class Supervisor:
                 job.finish(End("stopped", "stopped", "its supervisor was told to end before it began"))
             for job in self.active.values():
                 job.end_with(End("stopped", "stopped", "its supervisor was told to end"))
+        self._reorder()
         before: dict[str, int] = {}
         for job in list(self.queue):
             ahead = before.get(job.key, 0) + (job.key in self.active)
-            if ahead:
+            paused = job.paused
+            if paused:
+                job.wait_for("paused")
+            elif ahead:
                 job.wait_for(f"waiting for {job.spec.device}: {ahead} before it")
             elif self._may_start(job):
                 self.queue.remove(job)
@@ -115,14 +123,30 @@ class Supervisor:
             job.poll()
             if job.ended:
                 self.queue.remove(job)
-            else:
+            elif not paused:
                 before[job.key] = before.get(job.key, 0) + 1
         for key, job in list(self.active.items()):
             job.poll()
             if job.ended:
                 del self.active[key]
-                if not any(waiting.key == key for waiting in self.queue):
-                    self.leases.pop(key).release()
+        wanted = {job.key for job in self.queue if not job.paused} | set(self.active)
+        for key in [key for key in self.leases if key not in wanted]:
+            self.leases.pop(key).release()
+
+    def _reorder(self) -> None:
+        """Follow a new order of the queue, where somebody wrote one; runs that it does not name stay behind."""
+        if self._order is None:
+            return
+        try:
+            stamp = self._order.stat().st_mtime_ns
+            if stamp == self._ordered_at:
+                return
+            self._ordered_at = stamp
+            names = msgspec.json.decode(self._order.read_bytes(), type=list[str])
+        except (OSError, msgspec.MsgspecError):
+            return
+        place = {name: number for number, name in enumerate(names)}
+        self.queue.sort(key=lambda job: place.get(job.run.id, len(names)))
 
     def _may_start(self, job: Job) -> bool:
         """Whether the device is ours. A lease is kept while this launch has more for the device: no one cuts in."""

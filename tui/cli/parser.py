@@ -23,6 +23,9 @@ COMMANDS = {
     "import": "keep a recording among the runs",
     "replay": "play a recording as if it were measured now",
     "stop": "stop runs that go on",
+    "pause": "let runs rest between two steps",
+    "resume": "let paused runs go on",
+    "first": "put waiting runs before the others",
     "calibrate": "measure what devices compute and move at most",
     "doctor": "what this machine offers and lacks, for bug reports",
 }

@@ -1,0 +1,19 @@
+"""Put waiting runs before the others of their launch. With several: the one named first goes first."""
+
+from __future__ import annotations
+
+import argparse
+
+from tui.cli.many import each_run
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "runs_to_move", metavar="RUN", nargs="+", help="a waiting run's id, the beginning of it, or its name"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from profilers.runs.launch import first_in_queue
+
+    return each_run(args, list(reversed(args.runs_to_move)), first_in_queue, "is next of its launch on its device")
