@@ -65,4 +65,4 @@ def _model(request: Request) -> Any:
     with torch.device(request.device), FastFill():
         model = getattr(diffusers, request.config["model"])(**request.config.get("arch", {}))
     # torch's own cast: diffusers' refuses none of these models, but warns for each.
-    return torch.nn.Module.to(model, dtype=steps.dtype_of(request))
+    return torch.nn.Module.to(model, request.device, steps.dtype_of(request))

@@ -71,7 +71,9 @@ def model_for(request: Request, config: Any, name: str | None = None) -> Any:
     # Left open, every part of a model takes the fused attention where it has one (a convolutional backbone has none).
     chosen = {"attn_implementation": "eager"} if request.attention == "eager" else {}
     with torch.device(request.device), FastFill():
-        return cls._from_config(config, dtype=steps.dtype_of(request), **chosen)
+        model = cls._from_config(config, dtype=steps.dtype_of(request), **chosen)
+    # A parameter made with the legacy constructor (wav2vec 2.0's mask) ignores the device that is asked for.
+    return model.to(request.device)
 
 
 def cache_argument(model: torch.nn.Module, cache: Any) -> dict[str, Any]:

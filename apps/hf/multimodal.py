@@ -40,7 +40,9 @@ def qwen3_vl(request: Request) -> Built:
     visual = (side // vision.spatial_merge_size) ** 2
     text = (request.seq or 1) - visual
     if text < 1:
-        raise BadRequest(f"{request.workload}: seq {request.seq} is out of range; the picture alone takes {visual} tokens")
+        raise BadRequest(
+            f"{request.workload}: seq {request.seq} is out of range; the picture alone takes {visual} tokens"
+        )
     # Ordinary tokens only: special ones would ask for further pictures.
     words = min(config.image_token_id, config.video_token_id, config.vision_start_token_id)
     # The model reads tokens and grid on the host, so on the meta device they stay where they have values.
