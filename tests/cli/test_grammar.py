@@ -59,9 +59,10 @@ def test_version_is_the_distributions(cli: Cli) -> None:
         (["run", "gpt2", "--device", "cpu", "--mode", "fly"], "invalid choice: 'fly'"),
         (["run", "gpt2", "--device", "cpu", "--batch", "99999999"], "batch 99999999 is out of range"),
         (["run", "gpt2", "--device", "cpu", "--rules", "/nowhere.toml"], "/nowhere.toml: cannot read the rules"),
-        (["run", "someone/some-model", "--device", "cpu"], "a model by id or folder cannot be run yet"),
-        (["run", __file__, "--device", "cpu", "--", "-x"], "a script cannot be run as it is yet"),
-        (["run", "gpt2", "--device", "cpu", "--weights", "pretrained"], "--weights pretrained cannot be run yet"),
+        (["run", __file__, "--device", "cpu", "--mode", "train"], "--mode says nothing to a script"),
+        (["run", __file__, "--device", "meta"], "a script computes, so it cannot run on the meta device"),
+        (["run", "gpt2", "--device", "cpu", "--nproc", "2"], "--nproc starts a script several times"),
+        (["run", "gpt2", "--device", "cpu", "--weights", "pretrained"], "is built with random weights"),
         (["whatif", "last", "--gemm", "0"], "'0' is not a speed-up"),
         (["whatif", "last", "--group", "normalization"], "is not NAME=X"),
         (

@@ -19,6 +19,7 @@ COMMANDS = {
     "show": "one table of a run or a recording, in any format",
     "compare": "two or more runs or recordings side by side",
     "whatif": "what a speed-up would buy",
+    "suite": "the tables of several workloads that ran together",
     "advise": "what to do next, and what it would buy",
     "import": "keep a recording among the runs",
     "replay": "play a recording as if it were measured now",

@@ -49,9 +49,22 @@ def print_results(runs: Sequence[RunFolder], args: argparse.Namespace) -> int:
         except RunsError as error:
             talk(f"kernelscope: {error}")
             failed += not lost
+    if len(runs) > 1:
+        _print_suite(runs, args)
     if script and failed and (code := runs[0].effective_status().exit_code):
         return code if code > 0 else 128 - code
     return FINE if not failed else FAILED if failed == len(runs) else SOME_FAILED
+
+
+def _print_suite(runs: Sequence[RunFolder], args: argparse.Namespace) -> None:
+    """Several workloads end with the tables that set them side by side."""
+    from tui.cli.commands.suite import members_of, print_suite
+
+    members = members_of([folder for folder in runs if folder.window_ids()], args)
+    if len(members) > 1:
+        print(flush=True)
+        as_text = {"format": None, "output": None, "force": False, "table": None}
+        print_suite(members, argparse.Namespace(**{**vars(args), **as_text}))
 
 
 def _print(folder: RunFolder, args: argparse.Namespace, tables: Sequence[tuple[str, int | None]]) -> None:

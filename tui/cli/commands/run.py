@@ -1,8 +1,8 @@
 """Profile workloads in the background; watch on the screen, or with --no-tui as lines of progress and final tables.
 
 WORKLOAD is a name of the catalogue (gpt2), a suite (nongemm), a function of a file (model.py:build), a script as it is
-(train.py -- --its args), or a Hugging Face id or a local model folder (random weights unless --weights pretrained). Lists
-(--device cuda:0,cuda:1 --batch 1,8) make one run of each combination; runs on different devices go on at once, runs
+(train.py -- --its args), or a Hugging Face id or a local model folder (random weights unless --weights pretrained).
+Lists (--device cuda:0,cuda:1 --batch 1,8) make one run of each combination; runs on different devices go on at once, runs
 on one device one after the other. Closing the screen or the terminal stops none of them: 'kernelscope attach' comes
 back, 'kernelscope stop' ends them.
 
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("workloads", metavar="WORKLOAD", nargs="+", help="what to run: see above")
     parser.add_argument(
-        "--device", metavar="LIST", default="auto", help="cuda:0,cuda:1 | cpu | auto (default: the best free one) | meta: shapes alone, computed and not measured"
+        "--device",
+        metavar="LIST",
+        default="auto",
+        help="cuda:0,cuda:1 | cpu | auto (default: the best free one) | meta (shapes alone: computed, not measured)",
     )
     parser.add_argument(
         "--dtype", metavar="LIST", type=_dtypes, help=f"of {', '.join(DTYPES)}; default: what suits the device"
