@@ -74,6 +74,10 @@ class KernelscopeApp(App[str]):
         self.main = MainScreen()
         self.watcher = Watcher(self.root, self._deliver)
 
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """``$quiet``, the colour of borders, for themes that are not ours."""
+        return {"quiet": "ansi_bright_black"}
+
     # -- life --------------------------------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
@@ -332,6 +336,7 @@ def _theme(name: str, dark: bool) -> Theme:
         surface="#1e2127" if dark else "#f0f0ee",
         panel="#262a31" if dark else "#e4e4e1",
         dark=dark,
+        variables={"quiet": base.faint},
     )
 
 

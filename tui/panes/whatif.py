@@ -59,7 +59,9 @@ class Sliders(Lines, can_focus=True):
         for index, name in enumerate(NAMES):
             steps = WINDOWS if index == 2 else FACTORS
             on = self.has_focus and index == self.at
-            value = f"{steps[self.places[index]]:g}" + (" kernels" if index == 2 else "x" if p.ascii else "×")
+            chosen = steps[self.places[index]]
+            unit = (" kernel" if chosen == 1 else " kernels") if index == 2 else "x" if p.ascii else "×"
+            value = f"{chosen:g}{unit}"
             sign = p.mark("cursor") if on else " "
             out.append(
                 [
