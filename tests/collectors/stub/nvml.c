@@ -1,6 +1,9 @@
 /* A stand-in for libnvidia-ml.so.1 that drives the real nvidia-ml-py. Environment:
-   STUB_COUNT GPUs (default 2), STUB_INIT error code of nvmlInit, STUB_LOST index of a lost GPU, STUB_MIG index of a
-   GPU split in two instances, STUB_PID a process that computes on GPU 0. Functions that are not here are "missing". */
+   STUB_COUNT GPUs (default 2), STUB_INIT error code of nvmlInit, STUB_LOST index of a lost GPU (STUB_LOST_FILE: of the
+   one named in that file, as soon as it is there), STUB_DENIED index of a GPU that this process may not use, STUB_MIG
+   index of a GPU split in two instances, STUB_PID a process that computes on GPU 0, STUB_GPM=0 before Hopper.
+   Functions that are not here are "missing"; with -DOLD_DRIVER so are those of newer drivers. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +15,16 @@ static int number(const char *name, int missing) {
     const char *text = getenv(name);
     return text && *text ? atoi(text) : missing;
 }
-static int lost(device *d) { return d->index == number("STUB_LOST", -1); }
+static int lost(device *d) {
+    const char *path = getenv("STUB_LOST_FILE");
+    FILE *file = path ? fopen(path, "r") : 0;
+    int index = -1;
+    if (file) {
+        if (fscanf(file, "%d", &index) != 1) index = -1;
+        fclose(file);
+    }
+    return d->index == index || d->index == number("STUB_LOST", -1);
+}
 static int split(device *d) { return d->index == number("STUB_MIG", -1); }
 
 int nvmlInitWithFlags(unsigned flags) { return number("STUB_INIT", 0); }
@@ -23,6 +35,7 @@ const char *nvmlErrorString(int code) { return code == 999 ? "Unknown Error" : "
 int nvmlDeviceGetCount_v2(unsigned *count) { *count = number("STUB_COUNT", 2); return 0; }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, device **handle) {
+    if ((int)index == number("STUB_DENIED", -1)) return 4; /* no permission */
     devices[index].index = index;
     devices[index].instance = -1;
     *handle = &devices[index];
@@ -79,11 +92,89 @@ int nvmlDeviceGetTemperature(device *d, int sensor, unsigned *celsius) {
     *celsius = 61;
     return 0;
 }
-int nvmlDeviceGetCurrentClocksEventReasons(device *d, unsigned long long *mask) {
+static int reasons(device *d, unsigned long long *mask) {
     if (lost(d)) return 15;
     *mask = 0x204;
     return 0;
 }
+#ifdef OLD_DRIVER
+int nvmlDeviceGetCurrentClocksThrottleReasons(device *d, unsigned long long *mask) { return reasons(d, mask); }
+#else
+int nvmlDeviceGetCurrentClocksEventReasons(device *d, unsigned long long *mask) { return reasons(d, mask); }
+
+int nvmlDeviceGetTotalEnergyConsumption(device *d, unsigned long long *millijoules) {
+    static unsigned long long spent = 1000000;
+    if (lost(d)) return 15;
+    if (d->instance >= 0) return 3;
+    *millijoules = spent += 350500;
+    return 0;
+}
+int nvmlDeviceGetPcieThroughput(device *d, int counter, unsigned *kilobytes) {
+    if (lost(d)) return 15;
+    *kilobytes = counter ? 2500000 : 1500000;
+    return 0;
+}
+typedef struct { unsigned id, scope; long long when, took; int type, code; unsigned long long value; } field;
+int nvmlDeviceGetFieldValues(device *d, int count, field *fields) {
+    static unsigned long long sent = 0;
+    if (lost(d)) return 15;
+    for (int i = 0; i < count; i++) {
+        if (fields[i].scope != 0xFFFFFFFF) return 2; /* all links were asked for */
+        fields[i].code = d->index ? 3 : 0;           /* only GPU 0 has links */
+        fields[i].value = sent += 1 << 20;
+    }
+    return 0;
+}
+
+/* GPM. Id 2 (SM) is 40 + the GPU's index, and 50 more on instances; 3 says how many samples lie between the two; 10
+   (DRAM) is 80; 8 is not supported, 6 is not a number; others are their own id. */
+typedef struct { device *of; int instance, turn; } sample;
+typedef struct { unsigned id; int code; double value; char *about[3]; } metric;
+typedef struct { unsigned version, count; sample *first, *second; metric metrics[333]; } request;
+static int turns = 0, alive = 0;
+
+int stubSamplesAlive(void) { return alive; }
+int nvmlGpmQueryDeviceSupport(device *d, unsigned *support) {
+    if (support[0] != 1) return 25; /* version */
+    if (lost(d)) return 15;
+    if (d->instance >= 0) return 3; /* asked of the GPU, not of an instance */
+    support[1] = number("STUB_GPM", 1);
+    return 0;
+}
+int nvmlGpmSampleAlloc(sample **made) { alive++; *made = calloc(1, sizeof(sample)); return 0; }
+int nvmlGpmSampleFree(sample *s) { alive--; free(s); return 0; }
+int nvmlGpmSampleGet(device *d, sample *s) {
+    if (lost(d)) return 15;
+    if (split(d)) return 3;
+    s->of = d; s->instance = -1; s->turn = ++turns;
+    return 0;
+}
+int nvmlGpmMigSampleGet(device *d, unsigned instance, sample *s) {
+    if (!split(d) || d->instance >= 0) return 2;
+    s->of = d; s->instance = instance; s->turn = ++turns;
+    return 0;
+}
+int nvmlDeviceGetGpuInstanceId(device *d, unsigned *id) {
+    if (d->instance < 0) return 3;
+    *id = d->instance + 1;
+    return 0;
+}
+int nvmlGpmMetricsGet(request *r) {
+    if (r->version != 1) return 25;
+    if (r->first->of != r->second->of || r->first->instance != r->second->instance) return 2;
+    if (r->first->turn >= r->second->turn) return 2; /* the older one comes first */
+    for (unsigned i = 0; i < r->count; i++) {
+        metric *m = &r->metrics[i];
+        m->code = m->id == 8 ? 3 : 0;
+        m->value = m->id;
+        if (m->id == 2) m->value = 40 + r->first->of->index + (r->first->instance >= 0 ? 50 : 0);
+        if (m->id == 3) m->value = r->second->turn - r->first->turn;
+        if (m->id == 10) m->value = 80;
+        if (m->id == 6) m->value = NAN;
+    }
+    return 0;
+}
+#endif
 
 typedef struct { unsigned pid; unsigned long long used; unsigned gpu, compute; } process;
 int nvmlDeviceGetComputeRunningProcesses_v3(device *d, unsigned *count, process *list) {
