@@ -176,7 +176,7 @@ def fusion(recording: Recording, options: Options | None = None) -> pd.DataFrame
     """One row a fused kernel (:data:`COLUMNS`): its calls and time, what is inside, its class by the study's rule, and
     its time divided over the classes of the operators inside (the ``*_us`` columns sum to ``time_us``).
 
-    Only kernels with more than one operator inside that computes or moves something are fused; empty where the
+    Kernels with one operator inside are not fused and have no row (views count as operators here); empty where the
     recording carries no provenance.
     """
     opts = options or Options()
@@ -256,8 +256,8 @@ def _alone(recording: Recording, fused: set[str]) -> int:
     seen = view(recording)
     kernels = recording.kernels
     products = (GEMM, ATTENTION)
-    outer = seen.outermost[seen.operator_row]
-    under = (seen.operator_row >= 0) & (outer >= 0)
-    under[under] = recording.operators["class"].isin(products).to_numpy()[outer[under]]
+    outer = np.append(seen.outermost, -1)[seen.operator_row]
+    product = np.append(recording.operators["class"].isin(products).to_numpy(bool), False)
+    under = product[outer]
     free = ~kernels["name"].isin(list(fused)) & ~kernels["class"].isin(products) & (kernels["group"] != "other")
     return int((seen.is_kernel & free.to_numpy() & (kernels["bytes"].to_numpy() != 0) & ~under).sum())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
+import re
 import resource
 import sys
 from collections.abc import Callable
@@ -12,7 +15,7 @@ import torch
 
 from apps import catalogue
 from apps.workload import Request
-from profilers.collectors import usercode
+from profilers.collectors import files, usercode
 from profilers.collectors.backends import names
 from profilers.collectors.backends.base import Job, Prepared
 from profilers.collectors.failures import DeviceError, DtypeError, UsageError
@@ -199,6 +202,7 @@ def measure(
         current.peak_memory_bytes = peak_memory(device)
         report(current)
 
+    forget_peak(device)
     session = Session(spec, folder, device, reported, progress, recorder=workload.recorder)
     try:
         session.begin()
@@ -212,10 +216,26 @@ def measure(
 
 
 def peak_memory(device: torch.device) -> int | None:
-    """Most bytes in use so far: torch's allocator on a GPU, the process's resident set on a CPU."""
+    """Most bytes in use since :func:`forget_peak`: torch's allocator on a GPU, the process's resident set on a CPU."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device)) if torch.cuda.is_initialized() else None
     if device.type == "meta":
         return None
+    if found := re.search(rb"^VmHWM:\s*(\d+) kB", files.read_bytes(Path("/proc/self/status")) or b"", re.MULTILINE):
+        return int(found.group(1)) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def forget_peak(device: torch.device) -> None:
+    """Begin to count peak memory anew, so that what building, exporting or quantizing took is not a step's. Where the
+    system does not offer it, the peak stays that of the whole process."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")
+    except (OSError, AttributeError):
+        pass

@@ -241,6 +241,10 @@ class RuleSet:
         label = table.via(names.rules, names.values)
         group = np.where(blank, group[np.maximum(caller, 0)], group)
         rule = np.where(blank, label[names.codes[np.maximum(caller, 0)]], rule)
+
+        casts = _int8_casts(operators)
+        group = np.where(casts, _CODE["quantization"], group)
+        rule = np.where(casts, table.code(INT8_CAST), rule)
         return _filled(operators, group, rule, table)
 
     def classify_kernels(self, kernels: pd.DataFrame, operators: pd.DataFrame) -> pd.DataFrame:
@@ -288,6 +292,25 @@ class RuleSet:
             group = np.where(copies, _CODE["memory"], group)
             rule = np.where(copies, table.code("kind: memcpy or memset"), rule)
         return _filled(kernels, group, rule, table)
+
+
+INT8_CAST = "dtypes: int8 to or from a floating type"
+"""The rule that decides where types, not names, tell what a copy is for."""
+_CAST_NAMES = frozenset({"aten::copy_", "aten::_to_copy"})
+_FLOATING = ('"float"', '"c10::Half"', '"c10::BFloat16"')
+
+
+def _int8_casts(operators: pd.DataFrame) -> Bools:
+    """Copies between int8 and a floating type: with plain operators this is how weights are dequantized."""
+    names, dtypes = operators["name"], operators["input_dtypes"]
+    if not isinstance(names.dtype, pd.CategoricalDtype) or not isinstance(dtypes.dtype, pd.CategoricalDtype):
+        return np.zeros(len(operators), bool)
+    copying = np.array([*(str(name) in _CAST_NAMES for name in names.cat.categories), False], bool)
+    mixed = np.array(
+        [*('"signed char"' in str(t) and any(f in str(t) for f in _FLOATING) for t in dtypes.cat.categories), False],
+        bool,
+    )
+    return np.asarray(copying[names.cat.codes.to_numpy()] & mixed[dtypes.cat.codes.to_numpy()])
 
 
 class _Labels:

@@ -66,7 +66,7 @@ def test_options_arrive_in_the_spec() -> None:
     assert (spec.windows, spec.seconds, spec.steps, spec.mode, spec.size, spec.seq) == (3, 1.5, 2, "train", "tiny", 16)
     assert (spec.attention, spec.backend, spec.keep_traces, spec.weights, spec.name) == (
         "eager",
-        "compile",
+        "inductor",
         True,
         "random",
         "mine",

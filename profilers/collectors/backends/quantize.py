@@ -100,13 +100,18 @@ def torch_dynamic(module: torch.nn.Module) -> str:
 
 
 def _int4_weights(job: Job) -> Any:
+    import torchao
     from torchao.quantization import Int4WeightOnlyConfig
+    from torchao.quantization.quantize_.workflows import Int4PackingFormat
 
-    if job.device.type == "cpu":
-        if job.spec.dtype != "bf16":
-            raise UsageError("--quant int4wo computes in bf16: add --dtype bf16")
-        return Int4WeightOnlyConfig(group_size=GROUP, int4_packing_format="opaque")
-    return Int4WeightOnlyConfig(group_size=GROUP, int4_packing_format="tile_packed_to_4d")
+    # The one for CPUs has been in torchao's releases at times.
+    wanted = "OPAQUE" if job.device.type == "cpu" else "TILE_PACKED_TO_4D"
+    packing = getattr(Int4PackingFormat, wanted, None)
+    if packing is None:
+        raise DeviceError(f"torchao {torchao.__version__} has no int4 weights for this device: use int8wo or nf4")
+    if job.spec.dtype != "bf16":
+        raise UsageError("--quant int4wo computes in bf16: add --dtype bf16")
+    return Int4WeightOnlyConfig(group_size=GROUP, int4_packing_format=packing)
 
 
 def _float8(job: Job) -> Any:

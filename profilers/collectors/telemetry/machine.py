@@ -14,7 +14,10 @@ from profilers.collectors.telemetry.cpu import cpu_name
 from profilers.collectors.telemetry.devices import list_devices
 from profilers.collectors.telemetry.nvml import Nvml
 
-PACKAGES = ("kernelscope", "torch", "transformers", "triton", "nvidia-ml-py", "numpy", "pandas", "pyarrow")
+PACKAGES = (
+    "kernelscope", "torch", "transformers", "triton", "nvidia-ml-py", "numpy", "pandas", "pyarrow",
+    "onnxruntime", "onnxruntime-gpu", "onnxscript", "tensorrt", "torchao", "bitsandbytes",
+)  # fmt: skip
 
 
 def describe(nvml: Nvml | None = None) -> dict[str, Any]:
