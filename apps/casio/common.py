@@ -10,6 +10,10 @@ import torch
 from apps import steps
 from apps.workload import Request
 
+SUM_HAS_NO_MINIMUM = (
+    "the loss is the plain sum of the outputs, as in the study: values overflow in time, the work does not change"
+)
+
 M = TypeVar("M", bound=torch.nn.Module)
 
 
@@ -19,6 +23,11 @@ def make(request: Request, factory: Callable[[], M]) -> M:
     with torch.device(request.device):
         module = factory()
     return module.to(steps.dtype_of(request))
+
+
+def sum_notes(request: Request, *notes: str) -> tuple[str, ...]:
+    """``notes``, and when training a word on what the study's loss does to the values."""
+    return (*notes, SUM_HAS_NO_MINIMUM) if request.mode == "train" else notes
 
 
 def adam(request: Request, lr: float, weight_decay: float = 0.0) -> Callable[[Any], torch.optim.Optimizer]:

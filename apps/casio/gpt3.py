@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from apps import steps
-from apps.casio.common import make
+from apps.casio.common import make, sum_notes
 from apps.workload import Built, Request
 
 
@@ -30,7 +30,7 @@ def build(request: Request) -> Built:
     config, seq = Config(**request.config), request.seq or 2048
     model = make(request, lambda: Block(config, seq))
     x = steps.normal(request, request.batch, seq, config.width)
-    return steps.built(request, model, lambda: model(x), item_name="sequences")
+    return steps.built(request, model, lambda: model(x), item_name="sequences", notes=sum_notes(request))
 
 
 class Block(nn.Module):

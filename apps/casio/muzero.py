@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from apps import steps
-from apps.casio.common import make
+from apps.casio.common import make, sum_notes
 from apps.workload import Built, Request
 
 
@@ -38,7 +38,9 @@ def build(request: Request) -> Built:
     )
     actions = steps.integers(request, config.actions, request.batch, config.unroll)
     forward = (lambda: model.unrolled(observation, actions)) if request.mode == "train" else lambda: model(observation)
-    notes = ("the constant reward of the initial inference is made, but not summed: its logarithm is -inf",)
+    notes = sum_notes(
+        request, "the constant reward of the initial inference is made, but not summed: its logarithm is -inf"
+    )
     return steps.built(request, model, forward, item_name="positions", notes=notes)
 
 

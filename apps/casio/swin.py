@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from apps import steps
-from apps.casio.common import make
+from apps.casio.common import make, sum_notes
 from apps.workload import Built, Request
 
 
@@ -37,7 +37,7 @@ def build(request: Request) -> Built:
     config = Config(**request.config)
     model = make(request, lambda: SwinV2(config))
     images = steps.normal(request, request.batch, 3, config.image, config.image)
-    workload = steps.built(request, model, lambda: model(images), item_name="images")
+    workload = steps.built(request, model, lambda: model(images), item_name="images", notes=sum_notes(request))
     if request.mode == "train" and request.device.startswith("cuda"):
         workload.step = _synchronized(workload.step)
         workload.notes += ("each step ends with a device synchronization, as in the study",)

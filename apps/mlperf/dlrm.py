@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from apps import steps
-from apps.casio.common import make
+from apps.casio.common import make, sum_notes
 from apps.workload import Built, Request
 
 
@@ -32,7 +32,7 @@ def build(request: Request) -> Built:
     dense = steps.normal(request, request.batch, config.dense)
     indices = [steps.integers(request, config.rows, request.batch) for _ in range(config.tables)]
     bags = torch.arange(request.batch, device=request.device)
-    return steps.built(request, model, lambda: model(dense, indices, bags))
+    return steps.built(request, model, lambda: model(dense, indices, bags), notes=sum_notes(request))
 
 
 def mlp(inputs: int, widths: Sequence[int], last: type[nn.Module]) -> nn.Sequential:

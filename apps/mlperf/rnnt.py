@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from apps import steps
-from apps.casio.common import make
+from apps.casio.common import make, sum_notes
 from apps.workload import Built, Request
 
 
@@ -40,7 +40,7 @@ def build(request: Request) -> Built:
     audio = steps.normal(request, config.frames, request.batch, config.mels)
     if request.mode == "train":
         text = steps.integers(request, config.vocabulary - 1, request.batch, config.symbols)
-        return steps.built(request, model, lambda: model(audio, text), item_name="utterances")
+        return steps.built(request, model, lambda: model(audio, text), item_name="utterances", notes=sum_notes(request))
     notes = (
         f"greedy decoding reads every symbol on the host with .item(), as MLPerf's does; at most {config.most} a frame "
         "(MLPerf: 30, which only random weights would reach)",

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from apps import steps
-from apps.casio.common import make
+from apps.casio.common import make, sum_notes
 from apps.casio.detector import boxes, resnet
 from apps.casio.detector.nms import nms
 from apps.workload import Built, Request
@@ -47,7 +47,7 @@ def build(request: Request) -> Built:
     side = config.train if training else config.infer
     images = steps.normal(request, request.batch, 3, side, side)
     if training:
-        return steps.built(request, model, lambda: model(images), item_name="images")
+        return steps.built(request, model, lambda: model(images), item_name="images", notes=sum_notes(request))
     notes = (
         "random weights let many more boxes pass the score threshold than trained ones would",
         "decoding and suppression per image and class are part of the step; their sizes depend on the data",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from apps import steps
-from apps.casio.common import make
+from apps.casio.common import make, sum_notes
 from apps.workload import Built, Request
 
 
@@ -25,7 +25,7 @@ def build(request: Request) -> Built:
     config = Config(**request.config)
     model = make(request, lambda: UNet3D(config))
     volume = steps.normal(request, request.batch, 1, config.side, config.side, config.side)
-    return steps.built(request, model, lambda: model(volume), item_name="volumes")
+    return steps.built(request, model, lambda: model(volume), item_name="volumes", notes=sum_notes(request))
 
 
 def pair(inputs: int, outputs: int, stride: int = 1) -> nn.Sequential:
