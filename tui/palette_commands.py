@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+from profilers.analysis.registry import TABLES
+
+if TYPE_CHECKING:
+    from tui.panes import Pane
 
 
 class Commands(Provider):
@@ -28,7 +34,7 @@ class Commands(Provider):
             else:
                 yield f"run: delete {view.title}", "app.delete_run", "Asks first"
         for kind in PANES:
-            yield f"tab: {kind.title}", f"screen.tab('{kind.name_}')", kind.help.strip().split("\n")[0]
+            yield f"tab: {kind.title}", f"screen.tab('{kind.name_}')", question(kind)
         if app.options.attention_as_gemm:
             yield "option: count attention on its own", "app.toggle_attention", "Fused attention is not added to GEMM"
         else:
@@ -55,3 +61,12 @@ class Commands(Provider):
             await self.app.run_action(action, self.app.screen)
 
         return run
+
+
+def question(kind: type[Pane]) -> str:
+    """What a tab answers, in one line."""
+    table = TABLES.get(getattr(kind, "table_name", ""))
+    if table is not None:
+        return table.question
+    first = kind.help.strip().split(".")[0].replace("*", "").replace("`", "")
+    return " ".join(first.split()) + "."
