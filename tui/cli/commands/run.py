@@ -2,9 +2,9 @@
 
 WORKLOAD is a name of the catalogue (gpt2), a suite (nongemm), a function of a file (model.py:build), a script as it is
 (train.py -- --its args), or a Hugging Face id or a local model folder (random weights unless --weights pretrained).
-Lists (--device cuda:0,cuda:1 --batch 1,8) make one run of each combination; runs on different devices go on at once, runs
-on one device one after the other. Closing the screen or the terminal stops none of them: 'kernelscope attach' comes
-back, 'kernelscope stop' ends them.
+Lists (--device cuda:0,cuda:1 --batch 1,8) make one run of each combination; runs on different devices go on at once,
+runs on one device one after the other. Closing the screen or the terminal stops none of them: 'kernelscope attach'
+comes back, 'kernelscope stop' ends them.
 
 A script runs to its own end, also when all windows have been recorded. What it prints goes into the run's log, and with
 --no-tui to stderr too; the exit code is then the script's own (128 + N where signal N ended it).
