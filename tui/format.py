@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from profilers.analysis.registry import Col
+from profilers.analysis.registry import Col, Table
 from profilers.rules.names import visible
 from profilers.rules.taxonomy import GROUPS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 RIGHT = frozenset({"count", "us", "pct", "number", "ratio"})
 """Formats whose cells stand at the right of their column."""
@@ -70,6 +73,15 @@ def unit_for(values: Iterable[Any]) -> str:
     else:
         largest = max((abs(float(v)) for v in values if v is not None and math.isfinite(v)), default=0.0)
     return "ms" if largest >= MS_FROM_US else "us"
+
+
+def units_for(frame: pd.DataFrame, table: Table) -> dict[str, str]:
+    """The unit of each column of times: its own, or one for all where the table asks for that."""
+    times = [column.name for column in table.columns if column.format == "us" and column.name in frame.columns]
+    units = {name: unit_for(frame[name]) for name in times}
+    if table.one_unit and "ms" in units.values():
+        return dict.fromkeys(times, "ms")
+    return units
 
 
 def header(column: Col, unit: str = "us", *, ascii: bool = False) -> str:

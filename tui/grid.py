@@ -62,9 +62,7 @@ class Grid:
     def replace(self, frame: pd.DataFrame) -> None:
         """Take a newer frame of the same table; sort, filter and column widths stay as they are."""
         self.frame = frame
-        for column in self.table.columns:
-            if column.format == "us":
-                self._units[column.name] = fmt.unit_for(frame[column.name])
+        self._units = fmt.units_for(frame, self.table)
         self.rearrange()
 
     def rearrange(self) -> None:

@@ -23,6 +23,7 @@ def rows_table(letters: Sequence[str], by: str) -> Table:
         ),
         "",
         "pct",
+        one_unit=True,
     )
 
 

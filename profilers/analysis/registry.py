@@ -45,6 +45,8 @@ class Table:
     function: str
     sort: str = ""
     descending: bool = True
+    one_unit: bool = False
+    """All its times are written in one unit, since they are read against one another."""
 
     def compute(self, recording: Recording, options: Options | None = None) -> pd.DataFrame:
         """The table of one recording: a frame with exactly ``columns`` (percentages 0-100, times as the names say)."""

@@ -265,7 +265,8 @@ def test_the_terminal_table_never_hides_silently(width: int, frame: pd.DataFrame
 
 
 def test_columns_that_are_compared_have_one_unit() -> None:
-    table = Table("compare", "", (Col("name", "kernel", "name"), Col("a_us", "a", "us"), Col("b_us", "b", "us")), "")
+    columns = (Col("name", "kernel", "name"), Col("a_us", "a", "us"), Col("b_us", "b", "us"))
+    table = Table("compare", "", columns, "", one_unit=True)
     frame = pd.DataFrame({"name": ["k"], "a_us": [50_000.0], "b_us": [2.0]})
     text = export.render(frame, table, "table").decode()
     assert text.splitlines()[0].split() == ["kernel", "a", "ms", "b", "ms"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from profilers.analysis.registry import Col, Table
-from tui.format import header, of, unit_for, writer
+from tui.format import header, of, units_for, writer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,10 +56,10 @@ def for_people(frame: pd.DataFrame, table: Table, *, ascii: bool = False) -> lis
     """Every column with its header and cells as :mod:`tui.format` writes them."""
     out = []
     columns = described(frame, table)
-    units = _units(frame, columns, table)
+    units = units_for(frame, table)
     for position, column in enumerate(columns):
         values = frame.iloc[:, position]
-        unit = units[position]
+        unit = units.get(column.name, "us")
         write = writer(column.format, unit, ascii)
         if str(values.dtype) == "category":
             texts = [write(value) for value in values.cat.categories.tolist()]
@@ -69,11 +69,3 @@ def for_people(frame: pd.DataFrame, table: Table, *, ascii: bool = False) -> lis
             cells = [write(value) for value in values.tolist()]
         out.append(Written(column, header(column, unit, ascii=ascii), of(column, ascii=ascii), cells))
     return out
-
-
-def _units(frame: pd.DataFrame, columns: list[Col], table: Table) -> list[str]:
-    """The unit of each column of times. Columns that are there to be compared have one unit."""
-    units = [unit_for(frame.iloc[:, place]) if column.format == "us" else "" for place, column in enumerate(columns)]
-    if table.name == "compare":
-        return [("ms" if "ms" in units else "us") if unit else "" for unit in units]
-    return units
