@@ -116,3 +116,12 @@ def not_a_step(request):
 
 def module_only(request):
     return Block()
+
+
+def with_children(request):
+    """Helpers of its own, as data loaders are."""
+    import subprocess
+
+    for _ in range(2):
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    return slow
