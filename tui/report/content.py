@@ -1,0 +1,146 @@
+"""What a report holds, whatever it is written as: facts on the run, and sections of one table each."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from profilers.analysis.options import Options
+from profilers.analysis.registry import TABLES, Table
+from profilers.rules.names import visible
+from profilers.runs.folder import RunFolder
+from profilers.runs.status import Status
+from profilers.tables import Recording
+from tui import format as fmt
+from tui.headers import shares_of, strip_of_view
+from tui.snapshot import Query, RunView
+from tui.widgets.chrome import amount
+from tui.widgets.shares import Share
+from tui.widgets.state_strip import StripData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SECTIONS = (
+    ("advice", "Next"),
+    ("summary", "Summary"),
+    ("shares", "Shares"),
+    ("groups", "Groups"),
+    ("kernels", "Kernels"),
+    ("operators", "Operators"),
+    ("gemms", "GEMMs"),
+    ("states", "States"),
+    ("coverage", "Tail"),
+    ("idle", "Idle"),
+    ("whatif", "What-if"),
+    ("roofline", "Roofline"),
+    ("communication", "Communication"),
+    ("notes", "Notes"),
+)
+"""Table and heading, in order; a table without rows is left out."""
+
+_PICTURES = ("shares_by_group", "timeline")
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table, whole and in its order. Writers may show fewer rows; they then say of how many."""
+
+    heading: str
+    table: Table
+    frame: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Content:
+    """Everything of a report. ``facts``: (label, value). ``shares`` and ``strip`` are the pictures of the screen's head."""
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    sections: tuple[Section, ...]
+    shares: tuple[Share, ...] = ()
+    strip: StripData = field(default_factory=StripData)
+
+    def section(self, table: str) -> Section | None:
+        return next((section for section in self.sections if section.table.name == table), None)
+
+
+def content(recording: Recording, title: str, run: RunFolder | None, options: Options) -> Content:
+    """The report's content, from the same tables as every pane."""
+    frames = {name: TABLES[name].compute(recording, options) for name in (*dict(SECTIONS), *_PICTURES)}
+    view = RunView(
+        "",
+        title,
+        0,
+        Status(),
+        tables={Query(name): frame for name, frame in frames.items()},
+        attention_as_gemm=options.attention_as_gemm,
+    )
+    sections = [Section(head, TABLES[name], _ordered(TABLES[name], frames[name])) for name, head in SECTIONS]
+    facts = (*_run_facts(run), *_recording_facts(recording, run), *_options_facts(options))
+    return Content(
+        visible(title),
+        tuple((label, visible(value)) for label, value in facts if value),
+        tuple(section for section in sections if len(section.frame)),
+        shares_of(view),
+        strip_of_view(view),
+    )
+
+
+def _ordered(table: Table, frame: pd.DataFrame) -> pd.DataFrame:
+    """In the order that the screen opens it in."""
+    if not table.sort:
+        return frame
+    return frame.sort_values(table.sort, ascending=not table.descending, kind="stable", ignore_index=True)
+
+
+def _run_facts(run: RunFolder | None) -> list[tuple[str, str]]:
+    if run is None:
+        return []
+    spec, status = run.spec(), run.status()
+    if spec.target == "import":
+        return []
+    words = [spec.workload, spec.mode, spec.dtype, f"batch {spec.batch}", f"sequence {spec.seq}" if spec.seq else ""]
+    facts = [("run", run.id), ("workload", " · ".join(word for word in (*words, spec.backend) if word))]
+    if status.step_ms is not None:
+        spread = f" ± {fmt.significant(status.step_ms_spread)}" if status.step_ms_spread is not None else ""
+        median = f"{fmt.significant(status.step_ms)}{spread} ms"
+        facts.append(
+            ("step without the profiler", f"{median} (median of {status.steps_timed}, half the interquartile range)")
+        )
+    if status.parameters:
+        facts.append(("parameters", amount(status.parameters)))
+    if status.started:
+        facts.append(("started", time.strftime("%Y-%m-%d %H:%M", time.localtime(status.started))))
+    return facts
+
+
+def _recording_facts(recording: Recording, run: RunFolder | None) -> list[tuple[str, str]]:
+    origin = recording.origin
+    devices = ", ".join(f"{d.id} ({d.name})" if d.name else d.id for d in recording.devices)
+    source = (
+        "" if origin.kind == "run" else " · ".join(word for word in (origin.path, origin.kind, origin.tool) if word)
+    )
+    return [
+        ("recording", source),
+        ("devices", devices),
+        ("recorded", f"steps: {len(recording.steps):,}, device activities: {len(recording.kernels):,}"),
+    ]
+
+
+def _options_facts(options: Options) -> list[tuple[str, str]]:
+    return [("attention", "counted as GEMM" if options.attention_as_gemm else "counted on its own, not as GEMM")]
+
+
+def shortened(section: Section, rows: int) -> pd.DataFrame:
+    """The first rows with short names, unique within the whole table: for paper and pull requests."""
+    from profilers.rules.names import short_names
+
+    frame = section.frame.head(rows).copy()
+    for column in section.table.columns:
+        if column.format == "name":
+            distinct = list(dict.fromkeys(str(name) for name in section.frame[column.name]))
+            short = dict(zip(distinct, short_names(distinct), strict=True))
+            frame[column.name] = [short[str(name)] for name in frame[column.name]]
+    return frame
