@@ -63,6 +63,8 @@ def prepare(spec: Spec, folder: Path, device: torch.device, progress: Progress) 
     Raises :class:`UsageError`, the catalogue's own errors, or what a user's code does.
     """
     backend, quant = wanted(spec)
+    # Before any user's code: after it, modules of ours that are not loaded yet may be shadowed by names of its own.
+    prepared = _preparing(backend, quant)
     torch.manual_seed(spec.seed)
     if spec.target == "catalogue":
         entry = catalogue.lookup(spec.workload)
@@ -90,11 +92,7 @@ def prepare(spec: Spec, folder: Path, device: torch.device, progress: Progress) 
     step = _step_of(built, spec)
     _describe(built, progress)
     job = Job(built, step, spec, folder, device, progress)
-    if quant and backend.family != "onnxruntime":
-        from profilers.collectors.backends import quantize
-
-        quantize.apply(job, quant)
-    return on_backend(job, backend, quant)
+    return prepared(job)
 
 
 def wanted(spec: Spec) -> tuple[names.Backend, str]:
@@ -109,21 +107,25 @@ def wanted(spec: Spec) -> tuple[names.Backend, str]:
     return backend, quant
 
 
-def on_backend(job: Job, backend: names.Backend, quant: str) -> Prepared:
-    """The steps on the backend. Only the module of the one that is asked for is imported."""
-    if backend.family == "inductor":
-        from profilers.collectors.backends import inductor
-
-        return inductor.prepare(job, backend.mode)
-    if backend.family == "onnxruntime":
+def _preparing(backend: names.Backend, quant: str) -> Callable[[Job], Prepared]:
+    """What quantizes a built workload and puts it on its backend. Only the modules that are asked for are imported."""
+    family, mode = backend.family, backend.mode
+    if family == "onnxruntime":
         from profilers.collectors.backends import ort
 
-        return ort.prepare(job, backend.mode, quant)
-    if backend.family == "tensorrt":
+        return lambda job: ort.prepare(job, mode, quant)
+    if family == "tensorrt":
         from profilers.collectors.backends import tensorrt
 
-        return tensorrt.prepare(job)
-    return Prepared(job.step)
+        return tensorrt.prepare
+    from profilers.collectors.backends import inductor, quantize
+
+    def prepared(job: Job) -> Prepared:
+        if quant:
+            quantize.apply(job, quant)
+        return inductor.prepare(job, mode) if family == "inductor" else Prepared(job.step)
+
+    return prepared
 
 
 def _request(spec: Spec, device: torch.device) -> Request:
