@@ -71,6 +71,8 @@ class Sampler:
         if not jobs:
             self._let_go(frozenset())
             return
+        going = {job.run.id for job in jobs}
+        self._told = {key for key in self._told if key[0] in going}
         began = time.perf_counter()
         host = self._cpu.sample(tuple(job.process.pid for job in jobs if job.process is not None))
         on_gpu = [job for job in jobs if job.spec.device.startswith("cuda")]
