@@ -19,7 +19,7 @@ from profilers.runs import deaths
 from profilers.runs.deaths import End
 from profilers.runs.folder import RunFolder
 from profilers.runs.leases import lease_key
-from profilers.runs.reading import OwnWindows, WindowReader
+from profilers.runs.reading import OwnWindows, WindowReader, remove
 from profilers.runs.status import HEARTBEAT_S, own_identity, process_start
 
 GRACE_S = 5.0
@@ -28,6 +28,9 @@ GRACE_S = 5.0
 WORKER = "profilers.collectors.worker"
 WORKERS = {"replay": "profilers.runs.replay"}
 """Which module runs a target; anything else is measured."""
+
+RANKS = "profilers.collectors.ranks"
+"""Which module starts a script several times."""
 
 _PROGRESS = msgspec.json.Decoder(Progress)
 _COPIED = tuple(name for name in Progress.__struct_fields__ if name not in ("state", "phase", "windows_done", "notes"))
@@ -79,7 +82,7 @@ class Job:
                         sys.executable,
                         "-P",
                         "-m",
-                        WORKERS.get(self.spec.target, WORKER),
+                        RANKS if self.spec.ranks > 1 else WORKERS.get(self.spec.target, WORKER),
                         str(run.path),
                         str(os.getpid()),
                     ],
@@ -171,7 +174,7 @@ class Job:
             self._end = End(self._end.state, "lost", f"{self.lost}; the worker: {self._end.cause}")
         self.event("worker_left", exit_code=code, cause=self._end.cause)
         for half in (self.run.path / protocol.RAW).glob(".*"):
-            half.unlink(missing_ok=True)
+            remove(half)
         self.status.state, self.status.phase, self.status.eta_s = "reading", "reading the last windows", None
         self.reader.finish()
 

@@ -114,7 +114,7 @@ class WindowReader(threading.Thread):
         room = shutil.disk_usage(self.run_folder.path).free
         if full or room < _ROOM_BYTES:
             self.fatal = f"the disk is full: {room / 1e6:,.0f} MB are left in {self.run_folder.path.parent}"
-            raw.unlink(missing_ok=True)
+            remove(raw)
             return
         if isinstance(error, OSError):
             # Not this window's fault: the next would fare no better.
@@ -135,11 +135,19 @@ class WindowReader(threading.Thread):
 
     def _put_away(self, raw: Path, keep: bool) -> None:
         if not keep:
-            raw.unlink(missing_ok=True)
+            remove(raw)
             return
         folder = self.run_folder.path / TRACES
         folder.mkdir(exist_ok=True)
         raw.replace(folder / raw.name)
+
+
+def remove(raw: Path) -> None:
+    """Remove a raw window: a trace, or a folder with one a rank."""
+    if raw.is_dir():
+        shutil.rmtree(raw, ignore_errors=True)
+    else:
+        raw.unlink(missing_ok=True)
 
 
 class OwnWindows:
@@ -176,6 +184,10 @@ def read_raw(path: Path, run: RunFolder, spec: Spec) -> Recording:
     from profilers.readers import kineto, ort
     from profilers.tables import Device
 
+    if path.is_dir():
+        from profilers.readers import ranks
+
+        return ranks.merge([(part, read_raw(part, run, spec)) for part in sorted(path.iterdir())], run.id)
     recording = ort.read(path) if own_profile(spec.backend, spec.device) else kineto.read(path)
     origin = replace(recording.origin, kind="run", path=run.id)
     if fused := files.read_bytes(run.path / protocol.FUSION):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui.cli.errors import UsageError
+from tui.cli.output import talk
 
 if TYPE_CHECKING:
     from apps.catalogue import Entry
@@ -83,7 +85,14 @@ def _understand(word: str, argv: tuple[str, ...]) -> list[Wish]:
         if _HUB_ID.fullmatch(word) and suite not in catalogue.suites():
             return [Wish("hub", word, word.rpartition("/")[2])]
         raise
-    return [Wish("catalogue", name, name, catalogue.lookup(name)) for name in names]
+    found = [Wish("catalogue", name, name, catalogue.lookup(name)) for name in names]
+    lacking = {wish.name: wish.entry.missing() for wish in found if wish.entry is not None and wish.entry.missing()}
+    if len(lacking) == len(found):
+        return found
+    # Of a suite the rest can run all the same.
+    for missing in lacking.values():
+        talk(f"note: left out: {missing}")
+    return [wish for wish in found if wish.name not in lacking]
 
 
 def _python_file(text: str) -> str:
@@ -119,11 +128,17 @@ def _refuse_what_says_nothing(args: argparse.Namespace, wish: Wish) -> None:
             raise UsageError(f"{given[0]} says nothing to a script: give it what it understands after '--'")
         if args.device == "meta":
             raise UsageError("a script computes, so it cannot run on the meta device")
+        if "TORCHELASTIC_RUN_ID" in os.environ:
+            raise UsageError(
+                "torchrun started this: start kernelscope once instead, with --nproc N, and it starts the ranks"
+            )
     elif args.nproc is not None:
         raise UsageError(f"--nproc starts a script several times; {wish.workload} is none")
     if wish.target != "hub":
         if args.weights == "pretrained":
-            raise UsageError(f"{wish.workload} is built with random weights; --weights pretrained is for a model's id or folder")
+            raise UsageError(
+                f"{wish.workload} is built with random weights; --weights pretrained is for a model's id or folder"
+            )
         if args.download:
             raise UsageError(f"--download is for a model's id; {wish.workload} needs nothing from the network")
 
@@ -132,6 +147,10 @@ def _script(args: argparse.Namespace, wish: Wish, device: Any) -> Spec:
     """A script's spec: few steps before the first window, as it may take few altogether."""
     from profilers.runs.spec import Spec
 
+    if (args.nproc or 1) > 1 and device.device != "cpu":
+        raise UsageError(
+            f"--nproc is for the CPU, not for {device.device}: record each rank with torch.profiler, and open the folder"
+        )
     settings = {name: value for name in ("windows", "seconds", "steps") if (value := getattr(args, name)) is not None}
     return Spec(
         name=args.name or wish.name,

@@ -125,3 +125,28 @@ for _ in range(20):
     b.sum().backward()
     second.step()
 """
+
+DISTRIBUTED = """
+import os
+import signal
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+net = DistributedDataParallel(torch.nn.Linear(16, 4))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for number in range(20):
+    optimizer.zero_grad()
+    net(torch.randn(8, 16)).sum().backward()
+    optimizer.step()
+    if number == 15 and rank == 1 and "raise" in sys.argv:
+        raise RuntimeError("rank one is broken")
+    if number == 15 and rank == 1 and "kill" in sys.argv:
+        os.kill(os.getpid(), signal.SIGKILL)
+sys.stdout.write(f"rank {rank} of {dist.get_world_size()} ended\\n")
+dist.destroy_process_group()
+"""

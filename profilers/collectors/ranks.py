@@ -1,0 +1,262 @@
+"""Starting a script several times, as torchrun does on one machine: ``... -m profilers.collectors.ranks RUNFOLDER PID``.
+
+Every rank is a worker of its own (:mod:`profilers.collectors.worker`) in ``ranks/N`` of the run folder, with the
+variables that ``torch.distributed`` reads. A window of the run is made when every rank has recorded the one of its
+number: ``raw/NNNN.json`` is then a folder with a trace a rank. When one rank fails the others are ended, and the run
+ends with that rank's exit code. Never imports torch.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from profilers.collectors import files, process, protocol
+from profilers.collectors.protocol import Failure, Progress
+from profilers.collectors.spec import Spec, decode, encode
+
+RANKS = "ranks"
+GRACE_S = 4.0
+"""How long the other ranks have to end by themselves once one has failed."""
+
+SILENT_S = 60.0
+"""A window that some rank has not recorded for so long after another is given up."""
+
+_POLL_S = 0.05
+_ENCODER = msgspec.json.Encoder()
+_PROGRESS = msgspec.json.Decoder(Progress)
+_FAILURE = msgspec.json.Decoder(Failure)
+
+
+def rank_name(rank: int) -> str:
+    """The file name of one rank's trace in a window; the readers take the rank from it."""
+    return f"rank{rank}.json"
+
+
+class Ranks:
+    """The processes of one run, from start to end."""
+
+    def __init__(self, folder: Path, spec: Spec) -> None:
+        self.folder = folder
+        self.size = spec.ranks
+        self.folders = [folder / RANKS / str(rank) for rank in range(self.size)]
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self._spec = spec
+        self._window = 0
+        self._whole = 0
+        self._dropped = 0
+        self._lacking_since: float | None = None
+        self._said = b""
+
+    def start(self) -> None:
+        """Start every rank."""
+        port = free_port()
+        for rank, place in enumerate(self.folders):
+            (place / protocol.RAW).mkdir(parents=True, exist_ok=True)
+            (place / protocol.SPEC).write_bytes(encode(msgspec.structs.replace(self._spec, ranks=1)))
+            self.processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-P", "-m", "profilers.collectors.worker", str(place), str(os.getpid())],
+                    env={**os.environ, **environment(rank, self.size, port)},
+                    stdin=subprocess.DEVNULL,
+                )
+            )
+
+    def turn(self) -> int | None:
+        """One look at everything; the run's exit code once all ranks have ended."""
+        codes = [process.poll() for process in self.processes]
+        self._gather()
+        self._tell()
+        failed = [rank for rank, code in enumerate(codes) if code]
+        if failed:
+            return self._fail(min(failed, key=self._failed_at))
+        if all(code == 0 for code in codes):
+            self._finish()
+            return 0
+        return None
+
+    def _failed_at(self, rank: int) -> float:
+        """When a rank said why it failed: the others' failures follow from the first one's. One that was killed said
+        nothing, and was the first."""
+        try:
+            return (self.folders[rank] / protocol.FAILURE).stat().st_mtime
+        except OSError:
+            return 0.0
+
+    def _fail(self, rank: int) -> int:
+        """End the other ranks: without this one they would wait for ever."""
+        code = self.processes[rank].returncode
+        failure = _failure(self.folders[rank], rank, code)
+        others = [process for process in self.processes if process.poll() is None]
+        for other in others:
+            other.terminate()
+        deadline = time.monotonic() + GRACE_S
+        while time.monotonic() < deadline and any(other.poll() is None for other in others):
+            time.sleep(_POLL_S)
+        for other in others:
+            if other.poll() is None:
+                other.kill()
+            other.wait()
+        self._finish()
+        files.write_atomic(self.folder / protocol.FAILURE, _ENCODER.encode(failure))
+        return code if code > 0 else 128 - code
+
+    # --- windows ------------------------------------------------------------------------------------------------------
+
+    def _gather(self) -> bool:
+        """Hand on the next window when every rank has it and the last one has been read. The ranks keep theirs until
+        then, as a worker on its own does: that is what holds them back."""
+        if protocol.raw_windows(self.folder):
+            return False
+        held = [dict(protocol.raw_windows(place)) for place in self.folders]
+        for windows in held:
+            for old in [number for number in windows if number <= self._window]:
+                windows.pop(old).unlink(missing_ok=True)
+        number = self._window + 1
+        if not all(number in windows for windows in held):
+            self._drop_what_cannot_be_whole(number, held)
+            return False
+        self._lacking_since = None
+        aside = self.folder / protocol.RAW / f".{protocol.raw_name(number)}"
+        aside.mkdir()
+        for rank, windows in enumerate(held):
+            os.link(windows[number], aside / rank_name(rank))
+        aside.rename(self.folder / protocol.RAW / protocol.raw_name(number))
+        self._window, self._whole = number, self._whole + 1
+        return True
+
+    def _drop_what_cannot_be_whole(self, number: int, held: list[dict[int, Path]]) -> None:
+        """Give up a window that some ranks have and another will not record (it has ended, or has been silent for long):
+        those that have it wait for it to be read."""
+        if not any(windows and max(windows) >= number for windows in held):
+            self._lacking_since = None
+            return
+        now = time.monotonic()
+        self._lacking_since = self._lacking_since or now
+        gone = any(
+            number not in windows and process.poll() is not None
+            for windows, process in zip(held, self.processes, strict=True)
+        )
+        if gone or now - self._lacking_since > SILENT_S:
+            self._window, self._lacking_since = number, None
+            self._dropped += 1
+
+    def _finish(self) -> None:
+        """The windows that all ranks still have."""
+        while self._gather() or protocol.raw_windows(self.folder) or self._held():
+            time.sleep(_POLL_S)
+        self._tell(ended=True)
+
+    def _held(self) -> bool:
+        return any(number > self._window for place in self.folders for number, _ in protocol.raw_windows(place))
+
+    # --- progress -----------------------------------------------------------------------------------------------------
+
+    def _tell(self, ended: bool = False) -> None:
+        """The first rank's progress as the run's, with the notes of all."""
+        found = [_progress(place) for place in self.folders]
+        first = found[0]
+        if first is None:
+            return
+        known = [progress for progress in found if progress is not None]
+        first.windows_done = self._whole
+        notes = list(first.notes)
+        for rank, progress in enumerate(found):
+            if rank and progress is not None:
+                notes += [f"rank {rank}: {note}" for note in progress.notes if note not in first.notes]
+        notes.append(f"{self.size} ranks; step times are of rank 0")
+        if self._dropped:
+            notes.append(f"{self._dropped} windows were left out: not every rank recorded them")
+        first.notes = tuple(notes)
+        peaks = [progress.peak_memory_bytes for progress in known if progress.peak_memory_bytes is not None]
+        first.peak_memory_bytes = max(peaks, default=None)
+        if first.state == "done" and not ended:
+            first.state, first.phase = "profiling", "waiting for the other ranks"
+        data = _ENCODER.encode(first)
+        if data != self._said:
+            self._said = data
+            files.write_atomic(self.folder / protocol.PROGRESS, data)
+
+
+def environment(rank: int, size: int, port: int) -> dict[str, str]:
+    """What torchrun tells a rank, on one machine. Like it, one thread a rank unless something else was asked for."""
+    said = {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "GROUP_RANK": 0,
+        "ROLE_RANK": rank,
+        "WORLD_SIZE": size,
+        "LOCAL_WORLD_SIZE": size,
+        "GROUP_WORLD_SIZE": 1,
+        "ROLE_WORLD_SIZE": size,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+    }
+    found = {name: str(value) for name, value in said.items()}
+    if "OMP_NUM_THREADS" not in os.environ:
+        found["OMP_NUM_THREADS"] = "1"
+    return found
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nobody listens on now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _progress(place: Path) -> Progress | None:
+    data = files.read_bytes(place / protocol.PROGRESS)
+    try:
+        return _PROGRESS.decode(data) if data else None
+    except msgspec.MsgspecError:
+        return None
+
+
+def _failure(place: Path, rank: int, code: int) -> Failure:
+    """Why a rank ended: its own word, else its exit code or signal."""
+    data = files.read_bytes(place / protocol.FAILURE)
+    if data and code > 0:
+        try:
+            found = _FAILURE.decode(data)
+            return Failure(kind=found.kind, cause=f"rank {rank}: {found.cause}")
+        except msgspec.MsgspecError:
+            pass
+    if code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        why = " (often the out-of-memory killer: see dmesg; or somebody's kill -9)" if code == -signal.SIGKILL else ""
+        return Failure(kind="signal", cause=f"rank {rank} was killed by {name}{why}")
+    return Failure(kind="exit", cause=f"rank {rank} ended with exit code {code}")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run every rank to its end. Returns the exit code: 0, or that of the rank that failed first."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if len(arguments) != 2:
+        print("usage: python -m profilers.collectors.ranks RUNFOLDER SUPERVISOR-PID", file=sys.stderr)
+        return 2
+    folder = Path(arguments[0])
+    process.die_with_parent(int(arguments[1]))
+    # The ranks are of this process group and get the signal themselves; what they make of it is the run's end.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    ranks = Ranks(folder, decode((folder / protocol.SPEC).read_bytes()))
+    shutil.rmtree(folder / RANKS, ignore_errors=True)
+    ranks.start()
+    while (code := ranks.turn()) is None:
+        time.sleep(_POLL_S)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+"""A script started as several ranks: one run, one timeline a rank, and the rank that failed is named."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+from conftest_runs import WORKLOADS, ended
+
+from profilers.analysis.options import Options
+from profilers.analysis.summary import summary
+from profilers.collectors import protocol, ranks
+from profilers.collectors.protocol import Progress
+from profilers.runs.folder import RunFolder
+from profilers.runs.launch import launch
+from profilers.runs.spec import Spec
+
+sys.path.insert(0, str(WORKLOADS))
+import scripts
+
+
+@pytest.fixture(autouse=True)
+def _loopback() -> None:
+    try:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+    except OSError:
+        pytest.skip("the loopback interface cannot be used here")
+
+
+def started(root: Path, home: Path, *argv: str) -> RunFolder:
+    home.mkdir()
+    (home / "ddp.py").write_text(scripts.DISTRIBUTED)
+    given = {
+        "name": "ddp",
+        "workload": str(home / "ddp.py"),
+        "target": "script",
+        "mode": "script",
+        "dtype": "",
+        "batch": 0,
+    }
+    spec = Spec(**given, argv=argv, cwd=str(home), warmup=1, timed_steps=1, windows=2, ranks=2)
+    (run,) = launch([spec], root)
+    return run
+
+
+def test_one_run_with_a_timeline_a_rank(root, tmp_path):
+    run = started(root, tmp_path / "home")
+    status = ended(run)
+    assert (status.state, status.exit_code, status.windows_done) == ("finished", 0, 2), run.log_tail(30)
+    assert "2 ranks; step times are of rank 0" in status.notes
+    log = run.log_tail(30)
+    assert {line for line in log if line.startswith("rank")} == {"rank 0 of 2 ended", "rank 1 of 2 ended"}
+    recording = run.recording()
+    frame = summary(recording, Options()).set_index("device")
+    assert list(frame.index) == ["rank0/cpu", "rank1/cpu"]
+    assert (frame["steps"] == 2).all()
+    assert (frame["communication_pct"] > 0).all(), "gradients are reduced over the ranks"
+    assert not list((run.path / "raw").iterdir())
+
+
+def test_the_rank_that_failed_is_named_and_the_others_end(root, tmp_path):
+    run = started(root, tmp_path / "home", "raise")
+    status = ended(run)
+    assert (status.state, status.exit_code) == ("failed", 1)
+    assert status.cause.startswith("rank 1: RuntimeError: rank one is broken"), status.cause
+    assert status.windows_done == len(run.window_ids()) == 2
+
+
+def test_a_rank_that_was_killed_is_named(root, tmp_path):
+    run = started(root, tmp_path / "home", "kill")
+    status = ended(run)
+    assert status.cause.startswith("rank 1 was killed by SIGKILL"), status.cause
+    assert status.exit_code == 128 + 9
+    assert status.windows_done == 2
+
+
+def test_what_a_rank_is_told(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    told = ranks.environment(1, 4, 29500)
+    assert (told["RANK"], told["LOCAL_RANK"], told["WORLD_SIZE"]) == ("1", "1", "4")
+    assert (told["MASTER_ADDR"], told["MASTER_PORT"], told["OMP_NUM_THREADS"]) == ("127.0.0.1", "29500", "1")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert "OMP_NUM_THREADS" not in ranks.environment(0, 4, 29500)
+
+
+class Gone:
+    """A process that has ended."""
+
+    returncode = 0
+
+    def poll(self):
+        return 0
+
+
+class Alive:
+    def poll(self):
+        return None
+
+
+def gathered(tmp_path, *windows: tuple[int, ...], processes=None) -> ranks.Ranks:
+    """Ranks that have recorded these windows."""
+    (tmp_path / "raw").mkdir()
+    group = ranks.Ranks(tmp_path, Spec(name="x", workload="x", ranks=len(windows)))
+    for place, numbers in zip(group.folders, windows, strict=True):
+        (place / "raw").mkdir(parents=True)
+        for number in numbers:
+            (place / "raw" / protocol.raw_name(number)).write_text("{}")
+        (place / protocol.PROGRESS).write_bytes(ranks._ENCODER.encode(Progress(state="profiling")))
+    group.processes = processes or [Alive() for _ in windows]
+    return group
+
+
+def test_a_window_is_handed_on_when_all_have_it(tmp_path):
+    group = gathered(tmp_path, (1, 2), (1,))
+    assert group._gather()
+    first = tmp_path / "raw" / "0001.json"
+    assert sorted(path.name for path in first.iterdir()) == ["rank0.json", "rank1.json"]
+    assert not group._gather(), "the last one has not been read"
+    assert (group.folders[0] / "raw" / "0001.json").exists(), "until then the ranks wait for it"
+    for path in first.iterdir():
+        path.unlink()
+    first.rmdir()
+    assert not group._gather(), "one rank still lacks the second"
+    assert [number for number, _ in protocol.raw_windows(group.folders[0])] == [2]
+
+
+def test_a_window_that_a_rank_will_not_record_holds_nobody_up(tmp_path):
+    group = gathered(tmp_path, (1,), (), processes=[Alive(), Gone()])
+    assert not group._gather()
+    assert not group._gather()
+    assert not protocol.raw_windows(group.folders[0])
+    group._tell()
+    told = ranks._progress(tmp_path)
+    assert told.windows_done == 0
+    assert "1 windows were left out: not every rank recorded them" in told.notes
