@@ -133,6 +133,25 @@ def test_one_lost_gpu_costs_only_its_own_numbers(library, tmp_path):
     assert found["alive"] == 0
 
 
+def test_a_driver_that_comes_back_is_opened_again(library, tmp_path):
+    code = TWICE + (
+        "; import profilers.collectors.telemetry.nvml as module; module._RETRY_S = 0.05"
+        "; broken = Path(os.environ['STUB_BROKEN_FILE']); broken.touch(); time.sleep(0.12)"
+        "; answers['third'] = plain(collector.sample()); time.sleep(0.12); answers['fourth'] = plain(collector.sample())"
+        "; broken.unlink(); time.sleep(0.12); collector.sample(); time.sleep(0.12); answers['last'] = plain(collector.sample())"
+    )
+    found = ask(library, code, STUB_BROKEN_FILE=str(tmp_path / "broken"))
+    assert by_metric(found["second"])["cuda:0", "power_w"][0] == 350.5
+    for turn in ("third", "fourth"):
+        value, _, _, why = by_metric(found[turn])["cuda:1", "power_w"]
+        assert value is None and ("stopped answering" in why or "does not answer" in why)
+    last = by_metric(found["last"])
+    # The handles of before are refused by this driver: these are new ones.
+    assert last["cuda:0", "power_w"][0] == last["cuda:1", "power_w"][0] == 350.5
+    assert last["cuda:1", "sm_pct"][0] == 41.0
+    assert found["alive"] == 0
+
+
 def test_before_hopper_there_is_no_gpm_and_links_come_from_their_own_lane(library):
     code = (
         "nvidia.LINKS_S = 0.05; lane = collector._lane(); lane._interval = 0.05; answers['first'] = plain(collector.sample())\n"

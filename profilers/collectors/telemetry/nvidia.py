@@ -38,7 +38,10 @@ class NvmlCollector:
 
     def sample(self) -> list[Sample]:
         """The values of now."""
-        self._nvml.revive()
+        if self._nvml.revive():
+            again = {gpu.uuid: gpu for gpu in self._nvml.gpus}
+            self.devices = [(name, again.get(gpu.uuid, gpu)) for name, gpu in self.devices]
+            self._gpm.close()
         found: list[Sample] = []
         for name, gpu in self.devices:
             found += self._brief_one(name, gpu) if self._brief else self._one(name, gpu)

@@ -126,10 +126,15 @@ class Nvml:
             except self._module.NVMLError:
                 pass
 
-    def revive(self) -> None:
-        """Open again after the driver stopped answering (containers lose their devices after days), now and then."""
-        if self.reason and self._retry_at and time.monotonic() >= self._retry_at:
-            self._open()
+    def revive(self) -> bool:
+        """Open again after the driver stopped answering (containers lose their devices after days), now and then.
+
+        True when it answers again: :attr:`gpus` are then others, by the same UUIDs; handles of before mean nothing.
+        """
+        if not self.reason or not self._retry_at or time.monotonic() < self._retry_at:
+            return False
+        self._open()
+        return not self.reason
 
     def _plain(self, call: Callable[..., Any], *arguments: Any) -> str:
         try:

@@ -1,7 +1,7 @@
 /* A stand-in for libnvidia-ml.so.1 that drives the real nvidia-ml-py. Environment:
    STUB_COUNT GPUs (default 2), STUB_INIT error code of nvmlInit, STUB_LOST index of a lost GPU (STUB_LOST_FILE: of the
    one named in that file, as soon as it is there), STUB_DENIED index of a GPU that this process may not use, STUB_MIG
-   index of a GPU split in two instances, STUB_PID a process that computes on GPU 0, STUB_GPM=0 before Hopper.
+   index of a GPU split in two instances, STUB_BROKEN_FILE: while that file is there the driver answers nothing, STUB_PID a process that computes on GPU 0, STUB_GPM=0 before Hopper.
    Functions that are not here are "missing"; with -DOLD_DRIVER so are those of newer drivers. */
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 typedef struct { int index; int instance; } device;
-static device devices[64], instances[64][2];
+static device devices[8][64], instances[64][2];
 
 static int number(const char *name, int missing) {
     const char *text = getenv(name);
@@ -27,8 +27,15 @@ static int lost(device *d) {
 }
 static int split(device *d) { return d->index == number("STUB_MIG", -1); }
 
-int nvmlInitWithFlags(unsigned flags) { return number("STUB_INIT", 0); }
-int nvmlInit_v2(void) { return number("STUB_INIT", 0); }
+static int opened = 0; /* handles of an earlier opening are refused */
+static int broken(void) {
+    const char *path = getenv("STUB_BROKEN_FILE");
+    FILE *file = path ? fopen(path, "r") : 0;
+    if (file) fclose(file);
+    return file != 0;
+}
+int nvmlInit_v2(void) { opened++; return broken() ? 999 : number("STUB_INIT", 0); }
+int nvmlInitWithFlags(unsigned flags) { return nvmlInit_v2(); }
 int nvmlShutdown(void) { return 0; }
 int nvmlSystemGetDriverVersion(char *text, unsigned length) { snprintf(text, length, "580.65.06"); return 0; }
 const char *nvmlErrorString(int code) { return code == 999 ? "Unknown Error" : "stub error"; }
@@ -36,9 +43,10 @@ int nvmlDeviceGetCount_v2(unsigned *count) { *count = number("STUB_COUNT", 2); r
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, device **handle) {
     if ((int)index == number("STUB_DENIED", -1)) return 4; /* no permission */
-    devices[index].index = index;
-    devices[index].instance = -1;
-    *handle = &devices[index];
+    device *made = &devices[opened % 8][index];
+    made->index = index;
+    made->instance = -1;
+    *handle = made;
     return 0;
 }
 int nvmlDeviceGetName(device *d, char *text, unsigned length) {
@@ -78,6 +86,8 @@ int nvmlDeviceGetMemoryInfo(device *d, unsigned long long *memory) {
     return 0;
 }
 int nvmlDeviceGetPowerUsage(device *d, unsigned *milliwatts) {
+    if (broken()) return 999;
+    if (d->instance < 0 && d != &devices[opened % 8][d->index]) return 2;
     if (lost(d)) return 15;
     *milliwatts = 350500;
     return 0;
