@@ -21,6 +21,7 @@ COMMANDS = {
     "whatif": "what a speed-up would buy",
     "suite": "the tables of several workloads that ran together",
     "advise": "what to do next, and what it would buy",
+    "gemms": "time each matrix multiply of a run alone",
     "report": "one page, Markdown or LaTeX to share",
     "import": "keep a recording among the runs",
     "replay": "play a recording as if it were measured now",

@@ -1,7 +1,7 @@
 """A report to share: one page that needs no network, or with --format Markdown for a pull request, LaTeX for a paper.
 
-The page holds the tables and pictures of the screen; a click on a heading sorts. It can be mailed, printed, and read on a
-phone. Without -o, Markdown and LaTeX go to stdout, and so does the page where stdout is no terminal.
+The page holds the tables and pictures of the screen; a click on a heading sorts. It can be mailed, printed, and read
+on a phone. Without -o, Markdown and LaTeX go to stdout, and so does the page where stdout is no terminal.
 """
 
 from __future__ import annotations

@@ -1,0 +1,105 @@
+"""The GEMM study: time each distinct GEMM, convolution and attention of a run alone, beside its time inside the model.
+
+Each is called as recorded with random inputs: warm, rotated through more than the cache, the median. --sweep adds plain
+matrix multiplies over powers of two as a background. Nothing else should run on the device meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tui.cli.errors import FINE, CommandError, UsageError
+from tui.cli.output import add_output_arguments, chosen_format, print_table, talk
+from tui.cli.targets import add_analysis_arguments, open_target
+
+if TYPE_CHECKING:
+    from profilers.analysis.gemm_study import Case
+    from profilers.tables import Recording
+    from tui.cli.devices import DeviceRow
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="RUN|FILE", help="a run or a recording with shapes")
+    parser.add_argument("--device", metavar="NAME", default="auto", help="cuda:0 | cpu | auto (default): where to time")
+    parser.add_argument(
+        "--top", metavar="N", type=int, default=100, help="only the N calls with most time (default: 100)"
+    )
+    parser.add_argument(
+        "--sweep", action="store_true", help="also matrix multiplies over powers of two, as a background"
+    )
+    add_output_arguments(parser)
+    add_analysis_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from profilers.analysis.gemm_study import STUDY, cases, study, sweep
+    from tui.cli.commands.calibrate import peaks_of
+    from tui.cli.devices import chosen_devices
+
+    chosen_format(args)
+    if args.top < 1:
+        raise UsageError(f"--top {args.top}: at least 1")
+    opened = open_target(args.target, args)
+    found, pct = cases(opened.recording)
+    if not found:
+        raise UsageError(f"{args.target} holds no GEMM, convolution or attention with recorded shapes")
+    devices = chosen_devices(args.device)
+    if len(devices) != 1:
+        raise UsageError(f"--device {args.device}: one device, not {len(devices)}")
+    device = devices[0]
+    talk(
+        f"{len(found):,} distinct calls, {pct:.1f} % of GEMM and attention time (the rest: wrappers, or without recorded shapes)"
+    )
+    if len(found) > args.top:
+        talk(f"timing the {args.top:,} with most time; --top {len(found)} times all")
+    asked = found[: args.top]
+    if args.sweep:
+        asked = [*asked, *sweep("cpu" if device.kind == "cpu" else "cuda", found[0].dtype)]
+    _say_where(opened.recording, device)
+    answers = timed(device.device, asked)
+    print_table(study(asked, answers, peaks_of(device)), STUDY, args, {"title": f"{opened.title} on {device.device}"})
+    return FINE
+
+
+def _say_where(recording: Recording, device: DeviceRow) -> None:
+    """Times side by side mean something only on the same kind of device."""
+    names = sorted({d.name for d in recording.devices if d.name})
+    if names and device.name not in names:
+        talk(f"note: recorded on {', '.join(names)}, timed on {device.name}: model/alone compares two devices")
+
+
+def timed(device: str, asked: Sequence[Case]) -> list[dict[str, Any]]:
+    """The answers of the timing process. Raises :class:`CommandError` with its last line where it fails."""
+    command = [sys.executable, "-P", "-m", "profilers.collectors.gemm_study", device]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    answers: list[dict[str, Any]] = []
+    try:
+        json.dump([case.question() for case in asked], process.stdin)
+        process.stdin.close()
+        for line in process.stdout:
+            answers.append(json.loads(line))
+            if sys.stderr.isatty():
+                sys.stderr.write(f"\r\x1b[Ktimed {len(answers)} of {len(asked)}")
+                sys.stderr.flush()
+    except BrokenPipeError:
+        pass
+    finally:
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[K")
+        if len(answers) < len(asked):
+            process.kill()
+        words = process.stderr.read().strip().splitlines()
+        code = process.wait()
+    if len(answers) < len(asked):
+        raise CommandError(
+            f"{device}: timing ended after {len(answers)} of {len(asked)}: {(words or [f'exit code {code}'])[-1]}"
+        )
+    return answers
