@@ -58,6 +58,8 @@ class MainScreen(Screen[None]):
             tooltip="Copy the table as it is shown",
         ),
         Binding("x", "app.stop_run", "Stop", id="run.stop", tooltip="Stop this run (asks)"),
+        Binding("p", "app.pause_run", "Pause", id="run.pause", tooltip="Let this run rest between steps, or go on"),
+        Binding("f", "app.run_first", "First", id="run.first", tooltip="Put this waiting run before the others"),
         Binding("d", "app.delete_run", "Delete", id="run.delete", tooltip="Delete this finished run (asks)"),
         Binding("left_square_bracket", "run(-1)", "Previous run", key_display="[", show=False, id="run.previous"),
         Binding("right_square_bracket", "run(1)", "Next run", key_display="]", show=False, id="run.next"),
@@ -93,6 +95,7 @@ class MainScreen(Screen[None]):
         self.tab = PANES[0].name_
         self._tab_chosen = False
         self._stale: set[str] = set()
+        self._pictured: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
         yield TitleLine()
@@ -167,8 +170,12 @@ class MainScreen(Screen[None]):
             self._open_fitting_tab(view)
         self.set_class(not view.windows, "-unread")
         self._show_headline()
-        self.query_one("#shares", ShareBars).show(shares_of(view))
-        self.query_one("#strip", StateStrip).show(strip_of_view(view))
+        # Most snapshots bring only progress and telemetry: the pictures are made anew when their tables are.
+        pictured = (view.key, view.attention_as_gemm, *(id(view.tables.get(query)) for query in SHARED_QUERIES))
+        if pictured != self._pictured:
+            self._pictured = pictured
+            self.query_one("#shares", ShareBars).show(shares_of(view))
+            self.query_one("#strip", StateStrip).show(strip_of_view(view))
         self._stale = {kind.name_ for kind in PANES}
         self._show_pane()
         self.refresh_keys()
@@ -366,7 +373,9 @@ class MainScreen(Screen[None]):
         view = self.snapshot.view
         if action in ("app.export", "app.copy", "filter", "app.compare", "tab('whatif')"):
             return bool(self.snapshot.runs)
-        if action == "app.stop_run":
+        if action == "app.run_first":
+            return bool(view and view.status.state == "queued")
+        if action in ("app.stop_run", "app.pause_run"):
             return bool(view and view.status.live)
         if action == "app.delete_run":
             return bool(view and not view.status.live)
@@ -388,6 +397,8 @@ _KEY_ORDER = (
     "More",
     "Export",
     "Copy",
+    "Pause",
+    "First",
     "Stop",
     "Delete",
     "Palette",
