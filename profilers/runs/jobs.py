@@ -16,6 +16,7 @@ from profilers.collectors import files, protocol
 from profilers.collectors.protocol import Progress
 from profilers.collectors.telemetry import machine
 from profilers.runs import deaths
+from profilers.runs.counting import Counting
 from profilers.runs.deaths import End
 from profilers.runs.folder import RunFolder
 from profilers.runs.leases import lease_key
@@ -56,6 +57,7 @@ class Job:
         self._end: End | None = None
         self._wanted_end: End | None = None
         self._memory_kills = 0
+        self._counting: Counting | None = None
 
     # --- beginning ----------------------------------------------------------------------------------------------------
 
@@ -132,10 +134,31 @@ class Job:
                 self._see_to_stopping()
             else:
                 self._left(code)
-        elif not self.reader.is_alive():
+        elif not self.reader.is_alive() and self._counted(self._end):
             self.finish(self._conclusion(self._end))
             return
         self.save()
+
+    def _counted(self, end: End) -> bool:
+        """The second pass, where one was asked for and the first went well: begun, followed, and True once over."""
+        if not self.spec.counters or end.state != "finished":
+            return True
+        if self._counting is None:
+            environment = worker_environment(os.environ, self.spec.device, self.spec.device_uuid)
+            self._counting = Counting(self.run, self.spec, environment)
+            self._counting.start()
+        counting = self._counting
+        if not counting.is_alive():
+            self.status.notes = (*self.status.notes, *counting.notes)
+            return True
+        self.status.state, self.status.phase, self.status.eta_s = "profiling", counting.phase, counting.eta_s
+        wanted = End("stopped", "stopped", "stopped by request") if self.stop_asked() else self._wanted_end
+        if wanted is not None:
+            self._end = wanted
+            counting.stop()
+            counting.join(GRACE_S)
+            return True
+        return False
 
     def stop_asked(self) -> bool:
         """Whether somebody asked for this run to end."""
@@ -148,7 +171,9 @@ class Job:
 
     def end_with(self, end: End) -> None:
         """Stop the worker; the run then ends as ``end`` says."""
-        if self._wanted_end is None and self._end is None:
+        if self._counting is not None:
+            self._wanted_end = self._wanted_end or end
+        elif self._wanted_end is None and self._end is None:
             self._wanted_end = end
             self.status.phase = "stopping"
             self._signal(signal.SIGTERM)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
-SCRIPTS_OWN = ("size", "mode", "dtype", "batch", "seq", "attention", "backend", "weights")
+SCRIPTS_OWN = ("size", "mode", "dtype", "batch", "seq", "attention", "backend", "quant", "weights", "counters")
 """Options that say nothing to a script: what it computes is its own affair."""
 
 
@@ -195,13 +195,14 @@ def _spec(args: argparse.Namespace, wish: Wish, device: Any, dtype: str | None, 
         if wish.target == "hub":
             settings["download"] = args.download
             settings.setdefault("dtype", "fp32" if device.device == "cpu" else "bf16")
-    for name in ("windows", "seconds", "steps", "backend", "quant", "weights"):
+    for name in ("windows", "seconds", "steps", "backend", "quant", "weights", "counters", "counters_every"):
         if getattr(args, name) is not None:
             settings[name] = getattr(args, name)
     if device.device == "meta":
         # One step says all: nothing varies where nothing is measured.
         settings |= {"windows": 1, "steps": 1, "warmup": 0, "timed_steps": 0}
     refuse_backend(settings, device.device)
+    refuse_counters(settings, device.device)
     return Spec(
         name=args.name or wish.name,
         workload=wish.workload,
@@ -223,3 +224,17 @@ def refuse_backend(settings: Mapping[str, Any], device: str) -> None:
     problem = names.unfit(backend, quant, settings.get("mode", "infer"), device) or names.missing(backend, quant)
     if problem:
         raise UsageError(problem)
+
+
+def refuse_counters(settings: Mapping[str, Any], device: str) -> None:
+    """Raise :class:`UsageError` where counters were asked for and cannot be had. Permission is the driver's to refuse."""
+    from profilers.collectors import counters
+
+    if not settings.get("counters"):
+        if settings.get("counters_every"):
+            raise UsageError("--counters-every says which kernels --counters measures: add --counters")
+        return
+    if not device.startswith("cuda"):
+        raise UsageError("--counters are a GPU's: use --device cuda:0 (elsewhere utilization is estimated)")
+    if counters.find_ncu() is None:
+        raise UsageError(counters.NOT_HERE)

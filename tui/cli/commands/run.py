@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from apps.catalogue import ATTENTION, DTYPES, MODES
 from profilers.collectors.backends.names import QUANTS, UnknownName, parse, parse_quant
+from profilers.collectors.counters import EVERY, SETS
 from tui.cli.errors import FINE
 from tui.cli.output import talk
 from tui.cli.screen import has_terminal, require_screen
@@ -60,6 +61,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seconds", metavar="S", type=_seconds, help="stop recording after so long, however many windows"
     )
     parser.add_argument("--steps", metavar="N", type=_count, help="steps in a window (default: 1)")
+    parser.add_argument(
+        "--counters",
+        nargs="?",
+        const="six",
+        choices=tuple(SETS),
+        metavar="six|full",
+        help="a second pass under Nsight Compute: six hardware counters of each kernel (default), or seventeen",
+    )
+    parser.add_argument(
+        "--counters-every",
+        metavar="N",
+        type=_every,
+        help=f"only every N-th invocation of each kernel ({', '.join(map(str, EVERY))}): quicker",
+    )
     parser.add_argument("--keep-traces", action="store_true", help="keep the raw trace of every window")
     parser.add_argument("--name", help="call the runs so (default: the workload's name)")
     parser.add_argument("--no-tui", action="store_true", help="no screen: progress on stderr, final tables on stdout")
@@ -128,6 +143,12 @@ def _backend(text: str) -> str:
         return str(parse(text))
     except UnknownName as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _every(text: str) -> int:
+    if not text.isdigit() or int(text) not in EVERY:
+        raise argparse.ArgumentTypeError(f"'{text}' is not one of {', '.join(map(str, EVERY))}")
+    return int(text)
 
 
 def _quant(text: str) -> str:

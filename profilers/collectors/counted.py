@@ -1,0 +1,86 @@
+"""The workload under Nsight Compute: ``python -P -m profilers.collectors.counted RUNFOLDER [SUPERVISOR-PID]``.
+
+Built as the run's own worker builds it, warmed up, and then one step between ``cudaProfilerStart`` and
+``cudaProfilerStop``: the part that ncu measures. It ends when its supervisor is gone (its parent is ncu).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from profilers.collectors import process, protocol
+from profilers.collectors.protocol import Progress
+from profilers.collectors.spec import decode
+
+_POLL_S = 1.0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Take the steps. Returns the exit code; why it failed is the last line that it prints."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if len(arguments) not in (1, 2):
+        print("usage: python -m profilers.collectors.counted RUNFOLDER [SUPERVISOR-PID]", file=sys.stderr)
+        return 2
+    if len(arguments) == 2:
+        end_with(int(arguments[1]))
+    process.go_first_when_memory_runs_out()
+    folder = Path(arguments[0])
+    spec = decode((folder / protocol.SPEC).read_bytes())
+    try:
+        import torch
+
+        from profilers.collectors import workloads
+
+        progress = Progress()
+        device = workloads.open_device(spec, progress)
+        workload = workloads.prepare(spec, folder, device, progress)
+        for _ in range(max(1, spec.warmup)):
+            workload.step()
+        one_step(torch, workload.step)
+        workload.finish()
+    except BaseException as error:
+        traceback.print_exc()
+        print(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}", file=sys.stderr, flush=True)
+        return 1
+    return 0
+
+
+def one_step(torch: Any, step: Any) -> None:
+    """One step in the profiler's range, the device idle at both ends."""
+    cuda = torch.cuda.is_available()
+    if cuda:
+        torch.cuda.synchronize()
+        torch.cuda.cudart().cudaProfilerStart()
+    step()
+    if cuda:
+        torch.cuda.synchronize()
+        torch.cuda.cudart().cudaProfilerStop()
+
+
+def end_with(supervisor: int) -> None:
+    """End this process once the supervisor is gone."""
+
+    def watch() -> None:
+        while True:
+            try:
+                os.kill(supervisor, 0)
+            except ProcessLookupError:
+                os._exit(1)
+            except PermissionError:
+                pass
+            time.sleep(_POLL_S)
+
+    threading.Thread(target=watch, name="supervisor-watch", daemon=True).start()
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,190 @@
+"""The second pass of a run: its workload under Nsight Compute, and the counters laid onto its windows."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from profilers.collectors import counters, files
+from profilers.collectors.spec import Spec
+from profilers.runs.folder import RunFolder
+
+if TYPE_CHECKING:
+    from profilers.tables import Recording
+
+PAGE = "counters.csv"
+"""ncu's raw page, kept in the run folder: it opens like any other recording."""
+LOG = "counters.log"
+GRACE_S = 5.0
+
+_STALE = frozenset({"utilization_estimated", "utilization_unknown"})
+
+
+class Counting(threading.Thread):
+    """Runs ncu and joins what it measured. ``phase`` and ``eta_s`` say how far it is; ``notes`` what came of it.
+
+    Whatever goes wrong is a note: the run's windows are whole without counters.
+    """
+
+    def __init__(self, run: RunFolder, spec: Spec, environment: Mapping[str, str]) -> None:
+        super().__init__(name=f"counters-{run.id}", daemon=True)
+        self._run = run
+        self._spec = spec
+        self._environment = dict(environment)
+        self._process: subprocess.Popen[str] | None = None
+        self._stopped = threading.Event()
+        self.phase = "counters: starting Nsight Compute"
+        self.eta_s: float | None = None
+        self.notes: tuple[str, ...] = ()
+
+    def stop(self) -> None:
+        """End ncu and the workload under it."""
+        self._stopped.set()
+        self._signal(signal.SIGTERM)
+
+    def run(self) -> None:
+        try:
+            self._measure()
+        except Exception as error:
+            traceback.print_exception(error, file=sys.stderr)
+            self._note(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+        finally:
+            self._signal(signal.SIGKILL)
+
+    # --- measuring ----------------------------------------------------------------------------------------------------
+
+    def _measure(self) -> None:
+        ncu = counters.find_ncu()
+        if ncu is None:
+            self._note(counters.NOT_HERE)
+            return
+        metrics = counters.SETS[self._spec.counters]
+        total = self._expected()
+        said = self._pass(ncu, metrics, total)
+        lacking = [name for name in said.unknown if name in metrics]
+        if lacking and not self._stopped.is_set():
+            # This GPU lacks some of them: the others are still worth having.
+            self.notes = (*self.notes, f"counters: this GPU has no {', '.join(lacking)}")
+            said = self._pass(ncu, tuple(name for name in metrics if name not in lacking), total)
+        if self._stopped.is_set():
+            return
+        page = self._run.path / PAGE
+        if not page.is_file() or not page.stat().st_size or (said.problem and not said.profiled):
+            self._note(said.problem or self._last_words())
+            return
+        self.phase, self.eta_s = "counters: joining them to the windows", None
+        self._join(page, said.problem)
+
+    def _pass(self, ncu: str, metrics: tuple[str, ...], total: int | None) -> counters.Progress:
+        page = self._run.path / PAGE
+        page.unlink(missing_ok=True)
+        said = counters.Progress()
+        target = counters.worker(self._run.path, os.getpid())
+        command = counters.command(ncu, metrics, self._spec.counters_every, page, target)
+        began: float | None = None
+        with (self._run.path / LOG).open("w", encoding="utf-8") as log:
+            log.write(" ".join(command) + "\n")
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                cwd=self._spec.cwd or None,
+                env=self._environment,
+                start_new_session=True,
+            )
+            if self._stopped.is_set():
+                self._signal(signal.SIGTERM)
+            assert self._process.stdout is not None
+            with self._process.stdout as lines:
+                for line in lines:
+                    log.write(line)
+                    log.flush()
+                    said.hear(line)
+                    if said.profiled:
+                        began = time.monotonic() if began is None else began
+                        self._tell(said.profiled, total, time.monotonic() - began)
+            self._leave()
+        # With a log file ncu writes its own messages there, too.
+        for line in files.tail(page, 50):
+            said.hear(line) if line.startswith("==") else None
+        return said
+
+    def _tell(self, profiled: int, total: int | None, spent_s: float) -> None:
+        of = f" of about {total:,}" if total else ""
+        self.phase = f"counters: kernel {profiled:,}{of} (Nsight Compute replays each)"
+        self.eta_s = counters.eta_s(profiled, total, spent_s)
+
+    def _leave(self) -> None:
+        assert self._process is not None
+        try:
+            self._process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._signal(signal.SIGKILL)
+            self._process.wait()
+
+    def _signal(self, number: int) -> None:
+        if self._process is not None and self._process.poll() is None:
+            try:
+                os.killpg(self._process.pid, number)
+            except (ProcessLookupError, PermissionError):
+                pass
+
+    def _expected(self) -> int | None:
+        """Kernels that ncu will measure: those of one step of the first window, or every n-th of them."""
+        numbers = self._run.window_ids()
+        if not numbers:
+            return None
+        recording = self._run.read_window(numbers[0])
+        kernels = int((recording.kernels["kind"] == "kernel").sum())
+        return max(1, kernels // max(1, len(recording.steps)) // self._spec.counters_every)
+
+    # --- joining ------------------------------------------------------------------------------------------------------
+
+    def _join(self, page: Path, problem: str) -> None:
+        from profilers.readers import ncu
+        from profilers.runs.reading import on_device
+
+        measured = on_device(ncu.read(page), self._spec.device)
+        matched = without = 0
+        for number in self._run.window_ids():
+            joined, hit, missed = with_counters(self._run.read_window(number), measured)
+            matched, without = matched + hit, without + missed
+            self._run.write_window(number, joined)
+        every = self._spec.counters_every
+        which = "every kernel" if every == 1 else f"every {every}th invocation of each kernel"
+        text = f"counters ({self._spec.counters}) of {which} of one step: {len(measured.kernels):,} measured"
+        self.notes = (
+            *self.notes,
+            f"{text}; {matched:,} kernels in the windows have them, {without:,} have not",
+            *((f"counters: {problem}",) if problem else ()),
+        )
+        self._run.append_event("counters", measured=len(measured.kernels), matched=matched, unmatched=without)
+
+    def _last_words(self) -> str:
+        last = next((line for line in reversed(files.tail(self._run.path / LOG, 20)) if line.strip()), "")
+        return f"Nsight Compute measured nothing; {LOG} ends: {last.strip()[:160]}"
+
+    def _note(self, text: str) -> None:
+        self.notes = (*self.notes, f"no counters: {text}")
+
+
+def with_counters(recording: Recording, measured: Recording) -> tuple[Recording, int, int]:
+    """A window with measured counters, how many of its kernels have them, and how many keep an estimate."""
+    from profilers.analysis.prepare import prepare
+    from profilers.readers.ncu import join_counters
+
+    # What was said of the estimates is said anew of those that stay.
+    fresh = recording.replace(notes=tuple(note for note in recording.notes if note.code not in _STALE))
+    joined, matched, unmatched = join_counters(fresh, measured)
+    return prepare(joined), matched, unmatched
