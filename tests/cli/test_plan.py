@@ -57,6 +57,43 @@ def test_a_suite_is_all_its_workloads_and_none_twice() -> None:
     assert [s.name for s in _specs("core", members[0])] == members
 
 
+def test_of_a_suite_what_cannot_be_had_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    everything, trained = suites()["casio"], [spec.name for spec in _specs("casio", "--mode", "train")]
+    assert "tabnet" in everything
+    assert trained == [name for name in everything if name != "tabnet"]
+    assert "left out: tabnet: mode 'train' is not offered" in capsys.readouterr().err
+    with pytest.raises(BadRequest, match="out of range"):
+        _specs("casio", "--batch", "99999999")
+
+
+def test_of_a_suite_what_is_not_installed_is_left_out(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from apps.catalogue import Entry
+
+    monkeypatch.setattr(Entry, "missing", lambda entry: "detr needs rubber" if entry.name == "detr" else "")
+    assert [spec.name for spec in _specs("nongemm")] == [name for name in suites()["nongemm"] if name != "detr"]
+    assert "left out: detr needs rubber" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="needs rubber"):
+        _specs("detr")
+
+
+def test_a_meta_run_is_one_step() -> None:
+    meta = SimpleNamespace(device="meta", uuid="")
+    (spec,) = _specs("gpt2", "--windows", "9", devices=(meta,))
+    assert (spec.windows, spec.timed_steps, spec.dtype) == (1, 0, "bf16")
+    assert "computed, not measured" in spec.facts()
+
+
+def test_ranks_are_for_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.py").write_text("")
+    with pytest.raises(UsageError, match="--nproc is for the CPU, not for cuda:1"):
+        _specs(f"{tmp_path}/train.py", "--nproc", "2", devices=(GPU,))
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    with pytest.raises(UsageError, match="start kernelscope once instead, with --nproc N"):
+        _specs(f"{tmp_path}/train.py")
+
+
 def test_options_arrive_in_the_spec() -> None:
     options = (
         "--windows 3 --seconds 1.5 --steps 2 --mode train --size tiny --seq 16 --attention eager --backend compile "

@@ -32,6 +32,7 @@ class Wish:
     name: str
     entry: Entry | None = field(default=None, compare=False)
     argv: tuple[str, ...] = ()
+    of_suite: bool = field(default=False, compare=False)
 
 
 def planned(args: argparse.Namespace) -> list[Spec]:
@@ -85,7 +86,7 @@ def _understand(word: str, argv: tuple[str, ...]) -> list[Wish]:
         if _HUB_ID.fullmatch(word) and suite not in catalogue.suites():
             return [Wish("hub", word, word.rpartition("/")[2])]
         raise
-    found = [Wish("catalogue", name, name, catalogue.lookup(name)) for name in names]
+    found = [Wish("catalogue", name, name, catalogue.lookup(name), of_suite=len(names) > 1) for name in names]
     lacking = {wish.name: wish.entry.missing() for wish in found if wish.entry is not None and wish.entry.missing()}
     if len(lacking) == len(found):
         return found
@@ -105,9 +106,13 @@ def _python_file(text: str) -> str:
 def specs(args: argparse.Namespace, found: Sequence[Wish], devices: Sequence[Any]) -> list[Spec]:
     """A spec for every wish on every device in every precision and batch asked for, in that order.
 
-    ``devices`` have ``device`` and ``uuid``. Raises the catalogue's :class:`BadRequest` for what a workload does not offer.
+    ``devices`` have ``device`` and ``uuid``. Raises the catalogue's :class:`BadRequest` for what a workload does not offer;
+    one of a suite is left out instead, with a word about it, unless none is left.
     """
+    from apps.catalogue import BadRequest
+
     made = []
+    refused: dict[str, BadRequest] = {}
     for wish in found:
         _refuse_what_says_nothing(args, wish)
         if wish.target == "script":
@@ -116,7 +121,16 @@ def specs(args: argparse.Namespace, found: Sequence[Wish], devices: Sequence[Any
         for device in devices:
             for dtype in args.dtype or [None]:
                 for batch in args.batch or [None]:
-                    made.append(_spec(args, wish, device, dtype, batch))
+                    try:
+                        made.append(_spec(args, wish, device, dtype, batch))
+                    except BadRequest as error:
+                        if not wish.of_suite:
+                            raise
+                        refused[str(error)] = error
+    if refused and not made:
+        raise next(iter(refused.values()))
+    for text in refused:
+        talk(f"note: left out: {text}")
     return made
 
 

@@ -9,6 +9,7 @@ from tui.panes.log import LogPane
 from tui.panes.roofline import RooflinePane
 from tui.panes.states import StatesPane
 from tui.panes.tables import (
+    BoundPane,
     CommunicationPane,
     ExpansionPane,
     GemmsPane,
@@ -39,6 +40,7 @@ PANES: tuple[type[Pane], ...] = (
     DevicePane,
     LogPane,
     RooflinePane,
+    BoundPane,
     ExpansionPane,
     AdvicePane,
     CommunicationPane,

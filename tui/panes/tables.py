@@ -52,6 +52,18 @@ measured. **bound** says which limit of the device this shape meets first (roofl
 """
 
 
+class BoundPane(TablePane):
+    name_ = "bound"
+    title = "Bound"
+    table_name = "bound"
+    help: ClassVar[str] = """
+The least time of one step on every device of the peaks table: computed from shapes, not measured. Each kernel takes at least
+the greater of its operations over the peak of its type and its bytes over the memory bandwidth. **compute ms** and **memory
+ms** are what fusing everything could come down to. **fits** compares a step's memory, where it was estimated
+(`kernelscope run MODEL --device meta`), with the device's.
+"""
+
+
 class IdlePane(TablePane):
     name_ = "idle"
     title = "Idle"
