@@ -248,6 +248,41 @@ class KernelscopeApp(App[str]):
             self.post_message(Problem(str(problem), "Not stopped"))
         self.watcher.nudge()
 
+    def action_pause_run(self) -> None:
+        """Pause the run, or let it go on. Nothing is lost by it, so nothing is asked."""
+        view = self.view
+        if view is None or not view.status.live:
+            self.notify("This run is not going on: there is nothing to pause.", severity="warning")
+            return
+        from profilers.runs.launch import is_paused, pause, resume
+
+        folder = RunFolder.open(self.root / view.key)
+        try:
+            if is_paused(folder):
+                resume(folder)
+                self.notify(f"{view.title} goes on.")
+            else:
+                pause(folder)
+                self.notify(f"{view.title} rests at its next step; its device stays reserved. p: go on")
+        except RunsError as problem:
+            self.post_message(Problem(str(problem), "Not paused"))
+        self.watcher.nudge()
+
+    def action_run_first(self) -> None:
+        """Put a waiting run before the others of its launch."""
+        view = self.view
+        if view is None or view.status.state != "queued":
+            self.notify("This run does not wait: only waiting runs have an order.", severity="warning")
+            return
+        from profilers.runs.launch import first_in_queue
+
+        try:
+            first_in_queue(RunFolder.open(self.root / view.key))
+            self.notify(f"{view.title} is next of its launch on its device.")
+        except RunsError as problem:
+            self.post_message(Problem(str(problem), "Not moved"))
+        self.watcher.nudge()
+
     def action_delete_run(self) -> None:
         view = self.view
         if view is None:

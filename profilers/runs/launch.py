@@ -131,6 +131,11 @@ def pause(run: RunFolder) -> None:
         raise RunsError(f"cannot pause run {run.id}: {error.strerror or error}") from None
 
 
+def is_paused(run: RunFolder) -> bool:
+    """Whether somebody asked for this run to rest (it may still be on its way to the next step)."""
+    return (run.path / protocol.PAUSE).exists()
+
+
 def resume(run: RunFolder) -> None:
     """Let a paused run go on; nothing happens where it was not paused."""
     try:

@@ -12,9 +12,15 @@ import getpass
 import os
 import re
 import stat
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profilers.runs.status import boot_id
+
+if TYPE_CHECKING:
+    from profilers.collectors.telemetry.devices import DeviceRow
 
 FOLDER = ".leases"
 _BUSY = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})
@@ -106,6 +112,16 @@ def holders(root: Path) -> dict[str, str]:
         lease = Lease(root, path.name.removesuffix(".lock"))
         if lease.taken:
             found[lease.key] = lease.holder() or "another run"
+    return found
+
+
+def with_holders(rows: Sequence[DeviceRow], root: Path) -> list[DeviceRow]:
+    """Devices with the run that has leased each among their users: others who start one there wait for it."""
+    held = holders(root)
+    found = []
+    for row in rows:
+        holder = held.get(lease_key(row.device, row.uuid))
+        found.append(replace(row, users=", ".join(filter(None, (row.users, holder)))) if holder else row)
     return found
 
 

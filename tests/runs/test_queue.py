@@ -14,10 +14,11 @@ from conftest_runs import ended, spec, until
 from test_opening import a_trace
 
 from profilers.collectors import protocol
+from profilers.collectors.telemetry.devices import DeviceRow
 from profilers.runs.folder import RunsError
 from profilers.runs.jobs import order_file
 from profilers.runs.launch import first_in_queue, launch, pause, queue, reorder, resume, stop
-from profilers.runs.leases import Lease, holders, lease_key
+from profilers.runs.leases import Lease, holders, lease_key, with_holders
 from profilers.runs.spec import Spec
 
 
@@ -227,3 +228,15 @@ def test_a_lease_is_never_taken_through_a_link(tmp_path):
 
 def test_the_pause_file_is_part_of_the_protocol():
     assert protocol.PAUSE in (protocol.__doc__ or "")
+
+
+def test_devices_show_who_has_leased_them(root):
+    row = DeviceRow("cuda:0", "NVIDIA H100", "GPU-1", "cuda", 80.0, 10.0, 5.0, users="ann")
+    other = DeviceRow("cuda:1", "NVIDIA H100", "GPU-2", "cuda", 80.0, 10.0, 5.0)
+    assert with_holders([row, other], root) == [row, other]
+    lease = Lease(root, lease_key("cuda:0", "GPU-1"))
+    assert lease.acquire()
+    lease.say("that-run")
+    found = with_holders([row, other], root)
+    lease.release()
+    assert found[0].users.startswith("ann, run that-run of ") and found[1] == other

@@ -45,9 +45,7 @@ class NewRunScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="new-run") as box:
             box.border_title = "New run"
-            box.border_subtitle = (
-                "space picks · a: whole suite · enter goes on · ctrl+s starts · ctrl+y copies"
-            )
+            box.border_subtitle = "space picks · a: whole suite · enter goes on · ctrl+s starts · ctrl+y copies"
             with Horizontal(id="new-run-body"):
                 with Vertical(id="new-run-models"):
                     yield Input(placeholder="search models (/)", id="search")
@@ -95,8 +93,9 @@ class NewRunScreen(ModalScreen[None]):
     @work(thread=True, group="devices", description="looking at the devices", exit_on_error=False)
     def look_at_devices(self) -> None:
         from profilers.collectors.telemetry.devices import list_devices
+        from profilers.runs.leases import with_holders
 
-        rows = list_devices()
+        rows = with_holders(list_devices(), self.app.root)
         self.app.call_from_thread(self._list_devices, rows)
 
     def _list_devices(self, rows: list[DeviceRow]) -> None:

@@ -141,12 +141,11 @@ def devices(args: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     """Devices with who uses them and what they can do at most; what a device does not tell is said on stderr."""
     from profilers.analysis.peaks import device_peaks
     from profilers.collectors.telemetry.devices import list_devices
-    from profilers.runs.leases import holders, lease_key
+    from profilers.runs.leases import with_holders
     from profilers.tables import Device
 
     rows = []
-    held = holders(root_of(args))
-    for row in list_devices():
+    for row in with_holders(list_devices(), root_of(args)):
         memory = None if row.memory_total_gb is None else int(row.memory_total_gb * 1e9)
         kind = {"cpu": "cpu", "amd": "hip"}.get(row.kind, "cuda")
         peaks = device_peaks(Device(row.device, row.name, kind, memory_bytes=memory))
@@ -157,9 +156,6 @@ def devices(args: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
                 "peak_gb_s": peaks.memory_gb_s if peaks else None,
             }
         )
-        holder = held.get(lease_key(row.device, row.uuid))
-        if holder:
-            talk(f"note: {row.device}: taken by {holder}; runs started now wait for it")
         if row.note:
             talk(f"note: {row.device}: {row.note}")
         if peaks and peaks.source == "estimated":
