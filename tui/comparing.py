@@ -28,6 +28,8 @@ class Compared:
     rows: Mapping[str, pd.DataFrame]
     per: str
     notes: tuple[str, ...] = ()
+    sweep: pd.DataFrame | None = None
+    """Where the runs differ in batch and sequence alone: one row a run, in order of size."""
 
     def label(self, index: int) -> str:
         """Letter, name and what kind of run it is."""
@@ -39,8 +41,10 @@ def compared(root: Path, keys: Sequence[str], options: Options, say: Callable[[s
     """Read the runs and compare them; ``say`` is told what is being waited for. Raises the errors of reading, and
     :class:`profilers.analysis.compare.CompareError`."""
     from profilers.analysis.compare import CompareError, compare, summary_block
+    from profilers.analysis.sweep import sweep
     from profilers.runs.beside import beside, names_of
     from profilers.runs.opening import open_recording
+    from profilers.runs.sweeps import points_of
 
     opened = []
     for number, key in enumerate(keys):
@@ -53,6 +57,7 @@ def compared(root: Path, keys: Sequence[str], options: Options, say: Callable[[s
     recordings, names = [one.recording for one in opened], names_of(opened)
     rows = {by: compare(recordings, names, options, by=by) for by in VIEWS}  # type: ignore[arg-type]
     summary = summary_block(recordings, names, options, [beside(one.run) for one in opened])
+    points = points_of(opened)
     per = str(rows["kernel"].attrs["per"])
     notes = () if per == "step" else ("not every one has steps: times are of whole recordings",)
     return Compared(
@@ -63,6 +68,7 @@ def compared(root: Path, keys: Sequence[str], options: Options, say: Callable[[s
         rows,
         per,
         notes,
+        sweep(points, options) if points else None,
     )
 
 

@@ -197,3 +197,21 @@ def test_plain_characters_only(root: Path, make_run: MakeRun) -> None:
             assert words(widget).isascii()
 
     drive(root, steps, first=base.id, ascii=True)
+
+
+def test_runs_of_one_launch_that_differ_in_batch_are_a_sweep(root: Path, make_run: MakeRun) -> None:
+    import msgspec
+
+    small, large = make_run("gpt2", layers=2), make_run("gpt2", layers=6)
+    path = large.path / "spec.json"
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(large.spec(), batch=64)))
+
+    async def steps(pilot: Pilot[Any], app: KernelscopeApp) -> None:
+        screen = await opened(pilot, app, "enter")
+        assert screen.data is not None and screen.data.sweep is not None
+        assert screen.data.sweep["batch"].tolist() == [8, 64]
+        shown = words(screen.query_one("#compare-sweep"))
+        assert "b8 s256" in shown and "b64 s256" in shown and "launch-bound" in shown
+        assert "kernels" in words(screen.query_one("#compare-line", PaneLine))
+
+    drive(root, steps, size=(80, 24), first=small.id)

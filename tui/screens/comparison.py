@@ -20,6 +20,7 @@ from tui import bars
 from tui import format as fmt
 from tui.cells import fit, width
 from tui.comparing import VIEWS, Compared, compared
+from tui.palette import Palette
 from tui.panes.base import remarks
 from tui.widgets.chrome import PaneLine
 from tui.widgets.line_table import LineTable
@@ -78,6 +79,47 @@ class PairedBars(Lines):
         return out
 
 
+class SweepLine(Lines):
+    """The idle share of the step over the sizes of a sweep, and where it turns device-bound. Nothing where it is no sweep."""
+
+    def __init__(self) -> None:
+        super().__init__(id="compare-sweep")
+        self.frame: pd.DataFrame | None = None
+
+    def show(self, frame: pd.DataFrame | None) -> None:
+        self.frame = frame
+        self.display = frame is not None
+        self.redraw()
+
+    def build(self, cells: int) -> list[list[Segment]]:
+        p, frame = self.palette, self.frame
+        if frame is None:
+            return []
+        out = []
+        for row in frame.to_dict("records"):
+            size = f"b{row['batch']}" + (f" s{row['seq']}" if row["seq"] > 0 else "")
+            step, item, idle = float(row["step_us"]), float(row["item_us"]), float(row["idle_pct"])
+            words = fit(size, 12) + fit(_known(step / 1000, "ms", p), 10, True)
+            words += "  " + fit(_known(item / 1000, "ms an item", p), 20, True)
+            words += "  " + fit("" if idle != idle else f"idle {idle:3.0f} %", 10)
+            bar = max(min(cells - width(words) - 16, 40), 0)
+            out.append(
+                [
+                    Segment(words + " ", p.style(p.text)),
+                    *bars.single(idle, 100.0, bar, p.muted, p, p.cursor),
+                    Segment(f" {row['bound']}", p.style(p.text, bold=bool(row["mark"]))),
+                ]
+            )
+        nowhere = "It does not turn from launch-bound to device-bound in between."
+        mark = next((str(mark) for mark in frame["mark"] if mark), nowhere)
+        out.append([Segment(fit(mark, cells, ellipsis=p.mark("ellipsis")), p.style(p.muted))])
+        return out
+
+
+def _known(value: float, unit: str, palette: Palette) -> str:
+    return palette.mark("dash") if value != value else f"{fmt.significant(value)} {unit}"
+
+
 def _parts(frame: pd.DataFrame, column: str) -> list[tuple[str, float]]:
     """Groups and their times, matrix multiply and attention first, then the largest."""
     rank = {"gemm": 0, "attention": 1}
@@ -109,6 +151,7 @@ class ComparisonScreen(ModalScreen[None]):
             box.border_subtitle = "b operators, groups · tab summary · / filter · e export · escape back"
             yield PaneLine(id="compare-line")
             yield PairedBars()
+            yield SweepLine()
             letters = string.ascii_lowercase[: len(self.keys)]
             yield LineTable(summary_table(letters), empty="", id="compare-summary")
             yield PaneLine(id="compare-rows-line")
@@ -151,6 +194,7 @@ class ComparisonScreen(ModalScreen[None]):
             return
         self.data = data
         self.query_one(PairedBars).show(data)
+        self.query_one(SweepLine).show(data.sweep)
         summary = self.query_one("#compare-summary", LineTable)
         summary.styles.height = min(len(data.summary) + 1, 7 if self.app.size.height < SHORT else 11)
         summary.show(data.summary)
