@@ -171,8 +171,10 @@ class MainScreen(Screen[None]):
         self.set_class(not view.windows, "-unread")
         self._show_headline()
         # Most snapshots bring only progress and telemetry: the pictures are made anew when their tables are.
-        pictured = (view.key, view.attention_as_gemm, *(id(view.tables.get(query)) for query in SHARED_QUERIES))
-        if pictured != self._pictured:
+        pictured = (view.attention_as_gemm, *(view.tables.get(query) for query in SHARED_QUERIES))
+        if len(pictured) != len(self._pictured) or any(
+            a is not b for a, b in zip(pictured, self._pictured, strict=True)
+        ):
             self._pictured = pictured
             self.query_one("#shares", ShareBars).show(shares_of(view))
             self.query_one("#strip", StateStrip).show(strip_of_view(view))

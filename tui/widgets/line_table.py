@@ -91,6 +91,8 @@ class LineTable(ScrollView, can_focus=True):
 
     def show(self, frame: pd.DataFrame) -> None:
         """Show a newer frame. The cursor stays on the row that it was moved to, wherever that row is now."""
+        if self.grid is not None and frame is self.grid.frame:
+            return
         if self.grid is None:
             from tui.grid import Grid  # pandas: not before there is a table to show
 
