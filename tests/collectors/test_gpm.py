@@ -186,6 +186,28 @@ def test_a_gpu_that_is_denied_has_no_number(library):
     assert [row[0] for row in rows] == ["cuda:0", "cuda:1", "cuda:2", "cpu"]
 
 
+@pytest.mark.parametrize(
+    ("environment", "value", "state"),
+    [
+        ({}, "GPM on 3 of 3", "ok"),
+        ({"STUB_GPM": "0"}, "GPM on 0 of 3: needs a Hopper or newer GPU", "note"),
+        ({"STUB_LOST": "2"}, "GPM on 2 of 3: the GPU is lost", "note"),
+        (
+            {"STUB_GPM": "0", "KERNELSCOPE_DCGM": "http://localhost:9400/metrics"},
+            "dcgm-exporter at http://localhost",
+            "ok",
+        ),
+    ],
+)
+def test_doctor_says_whether_units_can_be_seen_live(library, environment, value, state):
+    code = (
+        "from tui.cli.checks.devices import checks; "
+        "answers['found'] = [[c.value, c.state] for c in checks() if c.check == 'live SM and DRAM']"
+    )
+    ((said, level),) = ask(library, code, STUB_COUNT="3", **environment)["found"]
+    assert value in said and level == state
+
+
 # --- limits of jobs and containers ---------------------------------------------------------------------------------------
 
 

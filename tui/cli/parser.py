@@ -45,6 +45,7 @@ Data go to stdout, talk goes to stderr. 'kernelscope COMMAND --help' says more.
 environment:
   KERNELSCOPE_RUNS     where runs are kept (as --runs)
   KERNELSCOPE_DEBUG=1  the traceback of an unexpected error
+  KERNELSCOPE_DCGM     a dcgm-exporter here (http://localhost:9400/metrics): live SM and DRAM of GPUs before Hopper
   NO_COLOR             no colours (as --no-color)
 """
 

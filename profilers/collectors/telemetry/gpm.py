@@ -63,7 +63,7 @@ class Gpm:
 
     def read(self, gpu: Gpu) -> list[Reading]:
         """The averages since the previous call; reasons at the first. [] when called again within 100 ms."""
-        why = self._unsupported(gpu)
+        why = self.unsupported(gpu)
         if why:
             return _none(why)
         instance: int | None = None
@@ -96,7 +96,7 @@ class Gpm:
             self._drop(pair)
         self._pairs.clear()
 
-    def _unsupported(self, gpu: Gpu) -> str:
+    def unsupported(self, gpu: Gpu) -> str:
         """Why this GPU has no GPM; '' when it has. Asked once."""
         known = gpu.refused.get("gpm")
         if known is None:

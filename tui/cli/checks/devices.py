@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from tui.cli.checks.check import Check
+
+if TYPE_CHECKING:
+    from profilers.collectors.telemetry.nvml import Nvml
 
 
 def checks() -> Iterator[Check]:
@@ -19,6 +23,7 @@ def checks() -> Iterator[Check]:
         else:
             yield Check("devices", "NVML", f"driver {nvml.driver}")
             yield from _persistence(nvml)
+            yield _live_units(nvml)
         for row in list_devices(nvml):
             memory = "" if row.memory_total_gb is None else f", {row.memory_total_gb:.1f} GB"
             users = f", used by {row.users}" if row.users else ""
@@ -26,6 +31,24 @@ def checks() -> Iterator[Check]:
             yield Check("devices", row.device, f"{row.name}{memory}{users}", state, row.note if state == "note" else "")
     finally:
         nvml.close()
+
+
+def _live_units(nvml: Nvml) -> Check:
+    """Whether SM, tensor and DRAM activity can be shown live, and from where."""
+    from profilers.collectors.telemetry import dcgm
+    from profilers.collectors.telemetry.devices import visible
+    from profilers.collectors.telemetry.gpm import Gpm
+
+    gpm = Gpm(nvml, nvml.module)
+    reasons = {name: gpm.unsupported(gpu) for name, gpu in visible(nvml.gpus)}
+    without = {name: why for name, why in reasons.items() if why}
+    if not without:
+        return Check("devices", "live SM and DRAM", f"GPM on {len(reasons)} of {len(reasons)}")
+    value = f"GPM on {len(reasons) - len(without)} of {len(reasons)}: {next(iter(without.values()))}"
+    if dcgm.configured():
+        return Check("devices", "live SM and DRAM", f"{value}; dcgm-exporter at {dcgm.configured()}")
+    loss = f"no live states there; {dcgm.VARIABLE} can name a dcgm-exporter on this machine"
+    return Check("devices", "live SM and DRAM", value, "note", loss)
 
 
 def _persistence(nvml: object) -> Iterator[Check]:
