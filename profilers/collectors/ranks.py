@@ -53,6 +53,7 @@ class Ranks:
         self._window = 0
         self._whole = 0
         self._dropped = 0
+        self._paused = False
         self._lacking_since: float | None = None
         self._said = b""
 
@@ -73,6 +74,7 @@ class Ranks:
     def turn(self) -> int | None:
         """One look at everything; the run's exit code once all ranks have ended."""
         codes = [process.poll() for process in self.processes]
+        self._pass_pause_on()
         self._gather()
         self._tell()
         failed = [rank for rank, code in enumerate(codes) if code]
@@ -82,6 +84,17 @@ class Ranks:
             self._finish()
             return 0
         return None
+
+    def _pass_pause_on(self) -> None:
+        """A paused run is one whose ranks are: each rests at its next step."""
+        paused = (self.folder / protocol.PAUSE).exists()
+        if paused != self._paused:
+            self._paused = paused
+            for place in self.folders:
+                if paused:
+                    (place / protocol.PAUSE).touch()
+                else:
+                    (place / protocol.PAUSE).unlink(missing_ok=True)
 
     def _failed_at(self, rank: int) -> float:
         """When a rank said why it failed: the others' failures follow from the first one's. One that was killed said
