@@ -11,6 +11,7 @@ import msgspec
 
 from profilers.analysis.options import Options
 from profilers.analysis.registry import TABLES
+from profilers.collectors import protocol
 from profilers.rules.names import visible
 from profilers.runs.folder import EVENTS, RunFolder, RunsError, SampleTail
 from tui.drill import DRILLS
@@ -44,6 +45,7 @@ class Analyst:
         self._telemetry = Telemetry()
         self._unavailable: tuple[tuple[str, str, str], ...] = ()
         self._events_size = -1
+        self._counted = _size(self.folder.path / protocol.COUNTED)
         self.version = 0
 
     def small(self) -> bool:
@@ -75,6 +77,9 @@ class Analyst:
         """
         status = self.folder.effective_status()
         windows = tuple(self.folder.window_ids()) if fresh or not self._windows else self._windows
+        if fresh and (counted := _size(self.folder.path / protocol.COUNTED)) != self._counted:
+            # The windows were written anew, with counters.
+            self._counted, self._windows = counted, ()
         if windows != self._windows:
             self._read(windows)
         tables, problems = self._answer(queries, options)
@@ -127,7 +132,7 @@ class Analyst:
         from profilers.runs.windows import join
         from profilers.tables import Note
 
-        grown = windows[: len(self._windows)] == self._windows
+        grown = bool(self._windows) and windows[: len(self._windows)] == self._windows
         if not grown:
             self._joined, self._damaged = None, []
         parts = [self._joined] if self._joined is not None else []

@@ -8,6 +8,7 @@ progress.json      worker          :class:`Progress`, replaced at every change
 failure.json       worker          :class:`Failure`, once, when it ends with an error of its own
 raw/NNNN.json      worker          a finished raw trace, renamed into place; the supervisor removes what it has read
 fusion.json        worker          which operators each compiled kernel fuses (:mod:`profilers.analysis.fusion`)
+counters.json      supervisor      how many kernels got hardware counters: the windows have been written anew
 stop               anybody         asks the supervisor to stop this run
 pause              anybody         while it is there, the worker rests between steps, and a queued run is not started
 worker.log         worker          everything that it or the user's code printed
@@ -28,6 +29,7 @@ STOP = "stop"
 PAUSE = "pause"
 LOG = "worker.log"
 FUSION = "fusion.json"
+COUNTED = "counters.json"
 
 
 class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profilers.collectors import counters, files
+import msgspec
+
+from profilers.collectors import counters, files, protocol
 from profilers.collectors.spec import Spec
 from profilers.runs.folder import RunFolder
 
@@ -169,7 +171,10 @@ class Counting(threading.Thread):
             f"{text}; {matched:,} kernels in the windows have them, {without:,} have not",
             *((f"counters: {problem}",) if problem else ()),
         )
-        self._run.append_event("counters", measured=len(measured.kernels), matched=matched, unmatched=without)
+        counted = {"measured": len(measured.kernels), "matched": matched, "unmatched": without}
+        # Whoever holds windows from before reads them again.
+        files.write_atomic(self._run.path / protocol.COUNTED, msgspec.json.encode(counted))
+        self._run.append_event("counters", **counted)
 
     def _last_words(self) -> str:
         last = next((line for line in reversed(files.tail(self._run.path / LOG, 20)) if line.strip()), "")

@@ -172,3 +172,41 @@ def test_what_cannot_be_meant_is_one_line(words: list[str], error: type[Exceptio
         _specs(*words)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_backend_quantization_and_counters_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+    from profilers.collectors import counters
+    from profilers.collectors.backends import names
+
+    monkeypatch.setattr(counters, "find_ncu", lambda: "/usr/bin/ncu")
+    monkeypatch.setattr(names, "find_spec", lambda name: object())
+    (spec,) = _specs("gpt2", "--backend", "ort", "--quant", "int8dyn", "--counters", devices=(GPU,))
+    assert (spec.backend, spec.quant, spec.counters, spec.counters_every) == ("onnxruntime", "int8dyn", "six", 1)
+    (spec,) = _specs("gpt2", "--counters", "full", "--counters-every", "10", devices=(GPU,))
+    assert (spec.counters, spec.counters_every) == ("full", 10)
+
+
+@pytest.mark.parametrize(
+    ("options", "device", "says"),
+    [
+        ("--backend onnxruntime --mode train", CPU, "inference only"),
+        ("--backend tensorrt", CPU, "needs a GPU"),
+        ("--quant fp8", CPU, "compute capability 8.9"),
+        ("--quant nf4", CPU, r"pip install 'kernelscope\[quant\]'"),
+        ("--backend onnxruntime", CPU, r"pip install 'kernelscope\[ort\]'"),
+        ("--counters", CPU, "a GPU's"),
+        ("--counters", GPU, "needs Nsight Compute's ncu on PATH"),
+        ("--counters-every 10", GPU, "add --counters"),
+    ],
+)
+def test_what_cannot_be_had_is_refused_in_one_line(
+    options: str, device: SimpleNamespace, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from profilers.collectors import counters
+    from profilers.collectors.backends import names
+
+    monkeypatch.setattr(counters, "find_ncu", lambda: None)
+    monkeypatch.setattr(names, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=says) as raised:
+        _specs("gpt2", *options.split(), devices=(device,))
+    assert "\n" not in str(raised.value)

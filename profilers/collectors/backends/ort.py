@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
 from profilers.collectors.backends.base import Job, Prepared, captured_call
@@ -95,7 +96,9 @@ def _prepared(job: Job, onnxruntime: Any, provider: str, quant: str, folder: Pat
     optimized = folder / "optimized.onnx"
     began = time.perf_counter()
     runner = Runner(onnxruntime, path, provider, inputs, job)
+    held = psutil.Process().memory_info().rss
     runner.session = runner.open(save=optimized if provider == "cpu" else None)
+    job.note(f"resident memory includes {held / 1e6:,.0f} MB that were there before the session (the exporter's too)")
     job.note(
         f"ONNX Runtime {onnxruntime.__version__} on {', '.join(runner.session.get_providers())}: "
         f"session opened in {time.perf_counter() - began:.1f} s"

@@ -1,8 +1,8 @@
 """One table of a run or of a recording, on stdout or into a file.
 
 TABLE: summary (the default), shares, groups, kernels, operators, expansion, coverage, gemms, roofline, states,
-transitions, runlengths, utilization, timeline, idle, communication, bound, whatif, advice, notes; of a run
-also samples.
+transitions, runlengths, utilization, timeline, idle, communication, bound, whatif, fusion, fusion_rate, advice,
+notes; of a run also samples.
 
 With --follow the table is printed again whenever a window has been recorded, until the run ends. In JSON each of these
 is one line: {"windows": 7, "table": "kernels", "rows": [...]}.
