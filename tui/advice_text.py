@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NOTHING = "No change was found that would buy 2 % or more."
-CAVEAT = "Each gain is of its change alone, at best: what-if on the recorded times. Gains do not add up."
+CAVEAT = "Each gain is of that change alone, at best; gains do not add up."
 
 
 @dataclass(frozen=True)

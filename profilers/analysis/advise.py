@@ -41,10 +41,17 @@ def findings(recording: Recording, options: Options) -> list[Finding]:
 
 
 def advice(recording: Recording, options: Options) -> pd.DataFrame:
-    """One row per finding. ``device_speedup`` is kernel time, ``wall_speedup`` wall time, before over after, of ``of``."""
+    """One row per finding. ``wall_speedup`` and ``device_speedup`` are times before over after; ``of`` says of which times."""
     wall = "step time" if len(recording.steps) else "the recording's span"
     rows = [
-        (f.finding, f.evidence, f.do, f.priced.device_speedup, f.priced.wall_speedup, f"kernel time; {wall}")
+        (
+            f.finding,
+            f.evidence,
+            f.do,
+            f.priced.device_speedup,
+            f.priced.wall_speedup,
+            f"wall: {wall}; device: kernel time",
+        )
         for f in findings(recording, options)
         if not math.isnan(f.priced.device_speedup)
     ]

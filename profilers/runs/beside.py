@@ -43,9 +43,34 @@ def stepping(run: RunFolder) -> tuple[float, float] | None:
 
 
 def names_of(opened: Sequence[Opened]) -> list[str]:
-    """Their titles; where two are the same, with the run's id."""
+    """Their titles; where two are the same, with what tells them apart: batch, precision ..., else the run's id."""
     titles = [one.title for one in opened]
-    return [
-        f"{one.title} ({one.run.id})" if titles.count(one.title) > 1 and one.run is not None else one.title
-        for one in opened
-    ]
+    names = []
+    for one, title in zip(opened, titles, strict=True):
+        alike = [other for other in opened if other.title == title]
+        if len(alike) == 1 or one.run is None:
+            names.append(title)
+            continue
+        words = [_words(other.run) for other in alike if other.run is not None]
+        own = _words(one.run)
+        apart = [word for place, word in enumerate(own) if word and len({other[place] for other in words}) > 1]
+        unique = sum(other == own for other in words) == 1 and len(words) == len(alike)
+        names.append(" ".join([title, *apart]) if unique else f"{title} ({one.run.id})")
+    return names
+
+
+def _words(run: RunFolder) -> tuple[str, ...]:
+    """What was asked of a run, in a fixed order of places."""
+    spec = run.spec()
+    sequence = f"s{spec.seq}" if spec.seq else ""
+    return (
+        spec.size,
+        spec.mode,
+        spec.dtype,
+        f"b{spec.batch}",
+        sequence,
+        spec.backend,
+        spec.quant,
+        spec.attention,
+        spec.device,
+    )

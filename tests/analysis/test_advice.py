@@ -199,7 +199,7 @@ def test_few_findings_that_pay_in_order(seed: int) -> None:
     best = frame[["device_speedup", "wall_speedup"]].max(axis=1)
     assert (best >= 1.02).all() and not frame.isna().any().any()
     assert all(math.isfinite(value) for value in best)
-    assert set(frame["of"]) == {"kernel time; step time"}
+    assert set(frame["of"]) == {"wall: step time; device: kernel time"}
 
 
 def test_nothing_of_nothing() -> None:

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from tables_maker import recording
 
 from profilers.analysis.energy import energy_a_step
 from profilers.collectors.spec import Spec
 from profilers.collectors.telemetry.base import Sample
-from profilers.runs.beside import beside, stepping
+from profilers.runs.beside import beside, names_of, stepping
 from profilers.runs.folder import RunFolder
+from profilers.runs.opening import Opened
 from profilers.tables import SAMPLES
 
 
@@ -52,3 +54,20 @@ def test_a_run_says_when_its_steps_ran(tmp_path: Path) -> None:
     run.append_samples([Sample(middle, "cuda:0", "power_w", 200.0, "W", "nvml")] * 3)
     known = beside(run)
     assert known.step_us == 50_000 and known.energy_j == pytest.approx(10.0)
+
+
+def opened(root: Path, name: str, **more: object) -> Opened:
+    run = RunFolder.create(root, Spec(name=name, workload=name, device="cuda:0", **more))  # type: ignore[arg-type]
+    return Opened(recording(), name, run)
+
+
+def test_runs_of_one_name_are_told_apart_by_what_differs(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    a, b, c = (opened(root, "gpt2", batch=n, dtype=t) for n, t in ((1, "fp32"), (8, "fp32"), (8, "bf16")))
+    other = opened(root, "bert")
+    assert names_of([a, b, other]) == ["gpt2 b1", "gpt2 b8", "bert"]
+    assert names_of([a, b, c]) == ["gpt2 fp32 b1", "gpt2 fp32 b8", "gpt2 bf16 b8"]
+    again = opened(root, "gpt2", batch=1)
+    assert a.run is not None and again.run is not None
+    assert names_of([a, again]) == [f"gpt2 ({a.run.id})", f"gpt2 ({again.run.id})"]
+    assert names_of([Opened(recording(), "x.json", None)] * 2) == ["x.json", "x.json"]

@@ -196,7 +196,8 @@ class ComparisonScreen(ModalScreen[None]):
         self.query_one(PairedBars).show(data)
         self.query_one(SweepLine).show(data.sweep)
         summary = self.query_one("#compare-summary", LineTable)
-        summary.styles.height = min(len(data.summary) + 1, 7 if self.app.size.height < SHORT else 11)
+        room = 11 if self.app.size.height >= SHORT else 4 if data.sweep is not None else 7
+        summary.styles.height = min(len(data.summary) + 1, room)
         summary.show(data.summary)
         for by in VIEWS:
             self.query_one(f"#compare-{by}", LineTable).show(data.rows[by])
