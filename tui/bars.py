@@ -128,14 +128,14 @@ def single(value: float, total: float, width: int, colour: str, palette: Palette
     return out
 
 
-def progress(share: float, width: int, palette: Palette) -> list[Segment]:
-    """A thin progress line."""
+def progress(share: float, width: int, palette: Palette, back: str = "") -> list[Segment]:
+    """A thin progress line; ``back`` is the colour behind it."""
     if width <= 0:
         return []
     done = round(min(max(share, 0.0), 1.0) * width)
     return [
-        Segment(palette.mark("rule") * done, palette.style(palette.good)),
-        Segment(palette.mark("rule_dim") * (width - done), palette.style(palette.faint)),
+        Segment(palette.mark("rule") * done, palette.style(palette.good, back)),
+        Segment(palette.mark("rule_dim") * (width - done), palette.style(palette.faint, back)),
     ]
 
 

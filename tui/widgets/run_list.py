@@ -146,7 +146,7 @@ def draw(row: RunRow, width: int, palette: Palette, *, selected: bool = False) -
         line.append(Segment(f"{row.gemm_pct:6.1f} %", palette.style(palette.text, back)))
         lines.append(line)
     if row.live and row.progress is not None:
-        line = [Segment("  ", palette.style("", back)), *bars.progress(row.progress, bar, palette)]
+        line = [Segment("  ", palette.style("", back)), *bars.progress(row.progress, bar, palette, back)]
         line.append(Segment(f"{row.progress * 100:6.0f} %", palette.style(palette.muted, back)))
         lines.append(line)
     return lines
