@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -117,15 +118,16 @@ class Details(CellLines):
 
     def _line(self, s: Series, width: int) -> list[Segment]:
         p = self.palette
-        room = max(width - 20 - 28, 8)
+        room = max(width - 20 - 32, 8)
+        unit = s.unit.partition(" of ")[0]
         top = 100.0 if s.unit == "%" else max((v for v in s.values if v == v), default=1.0) or 1.0
         scale = f"of 100 {s.unit}" if s.unit == "%" else f"top {top:,.4g} {s.unit}"
-        value = p.mark("dash") if s.newest != s.newest else f"{s.newest:,.1f} {s.unit}"
+        value = p.mark("dash") if s.newest != s.newest else f"{s.newest:,.1f} {unit}"
         return [
             Segment(fit("  " + label(s.device, s.metric), 19), p.style(p.muted)),
             *sparkline(s.values, room, top, p, p.group("elementwise")),
             Segment(fit(value, 14, True), p.style(p.text, bold=True)),
-            Segment("  " + fit(scale, 14), p.style(p.faint)),
+            Segment("  " + fit(scale, 18), p.style(p.faint)),
         ]
 
     def _words(self, name: str, text: str) -> list[Segment]:
@@ -155,7 +157,7 @@ class Details(CellLines):
         return out
 
     def _missing(self, width: int) -> list[list[Segment]]:
-        """What is not available, by reason, as wide as there is room."""
+        """What is not available, by reason."""
         p = self.palette
         by_reason: dict[tuple[str, str], list[str]] = {}
         for device, metric, reason in self.reasons:
@@ -164,10 +166,9 @@ class Details(CellLines):
             return []
         out = [[Segment("not available", p.style(p.text, bold=True))]]
         for (device, reason), names in by_reason.items():
-            what = f"  {device} {', '.join(dict.fromkeys(names))}: "
-            if len(what) + len(reason) > width:
-                what = f"  {device} {names[0]} and {len(names) - 1} more: " if len(names) > 1 else what
-            out.append([Segment(what, p.style(p.muted)), Segment(reason, p.style(p.text))])
+            what = f"{device} {', '.join(dict.fromkeys(names))}: "
+            for text in textwrap.wrap(what + reason, max(width - 2, 20), subsequent_indent="  "):
+                out.append([Segment("  " + text, p.style(p.muted))])
         return out
 
 
@@ -266,7 +267,7 @@ The line above says how old the newest sample is and what sampling costs the mac
             words.append(f"newest {_seconds(max(round(age), 0))} old")
         costs = [sorted(s.values)[len(s.values) // 2] for s in series if s.metric == "sampling_ms" and s.values]
         if costs:
-            words.append(f"sampling costs {costs[0]:.2g} ms a time")
+            words.append(f"a sample costs {costs[0]:.2g} ms")
         self.query_one(PaneLine).show("What do the devices do now?", words)
 
     def exported(self) -> tuple[Table, pd.DataFrame] | None:
