@@ -77,7 +77,7 @@ class Sampler:
         host = self._cpu.sample(tuple(job.process.pid for job in jobs if job.process is not None))
         on_gpu = [job for job in jobs if job.spec.device.startswith("cuda")]
         self._let_go(frozenset(_key(job) for job in on_gpu))
-        counting = any(job.spec.extra.get("counters") for job in jobs)
+        counting = any(job.spec.counters for job in jobs)
         by_job = {id(job): self._of_gpu(job, counting) for job in on_gpu}
         beside = self._of_others(on_gpu) if on_gpu else None
         spent = round((time.perf_counter() - began) * 1e3, 3)
