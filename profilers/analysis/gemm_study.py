@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ STUDY = Table(
         Col("shape", "shape"),
         Col("dtype", "type"),
         Col("calls", "calls", "count"),
-        Col("model_us", "in the model", "us", doc="kernel time of a call in the recording, on average"),
+        Col("model_us", "in the model", "us", doc="kernel time of a call in the recording, median"),
         Col(
             "alone_us",
             "alone",
@@ -58,7 +58,8 @@ SWEEP_SIDES = {"cuda": (128, 512, 2048, 8192), "cpu": (64, 256, 1024)}
 
 @dataclass(frozen=True)
 class Case:
-    """One distinct call. ``calls`` and ``model_us`` (all of them added up) are 0 for the background of a sweep."""
+    """One distinct call. ``calls`` is 0 for the background of a sweep; ``model_us`` is the time of all of them added up,
+    ``call_us`` the median of one."""
 
     name: str
     shapes: str
@@ -70,6 +71,7 @@ class Case:
     bytes: float
     calls: int = 0
     model_us: float = 0.0
+    call_us: float = math.nan
 
     def question(self) -> dict[str, str]:
         """What the timing process is told."""
@@ -96,6 +98,8 @@ def cases(recording: Recording) -> tuple[list[Case], float]:
     call, time = which[worker[known]], v.dur[rows][known]
     total = tally.total(call, time, len(unique))
     calls = tally.distinct(call, worker[known], len(unique))
+    each = pd.Series(time).groupby(worker[known], sort=False).sum()
+    median = each.groupby(which[each.index.to_numpy()]).median() / 1e3
     types, type_code = np.unique(dtype[known].astype(str), return_inverse=True)
     kind = tally.dominant(call, type_code.astype(np.int64), time, len(unique))
     found = []
@@ -103,24 +107,21 @@ def cases(recording: Recording) -> tuple[list[Case], float]:
         if not calls[index]:
             break
         texts = [str(value) for value in unique.iloc[int(index)]]
-        made = _case(*texts, dtype=str(types[kind[index]]), calls=int(calls[index]), model_us=float(total[index]) / 1e3)
+        made = _case(*texts, dtype=str(types[kind[index]]))
         if made is not None:
-            found.append(made)
+            model_us, call_us = float(total[index]) / 1e3, float(median[index])
+            found.append(replace(made, calls=int(calls[index]), model_us=model_us, call_us=call_us))
     whole = float(v.dur[rows].sum())
     return found, 100.0 * sum(case.model_us * 1e3 for case in found) / whole if whole else 0.0
 
 
-def _case(
-    name: str, shape: str, dtypes: str, values: str, *, dtype: str, calls: int = 0, model_us: float = 0.0
-) -> Case | None:
+def _case(name: str, shape: str, dtypes: str, values: str, *, dtype: str) -> Case | None:
     call = Call.parse(name, shape, dtypes, values)
     work = formulas.work(call)
     if work is None:
         return None
     moved = traffic(call, work, 4)
-    return Case(
-        name, shape, dtypes, values, work.label, dtype, work.flops, moved[0] if moved else math.nan, calls, model_us
-    )
+    return Case(name, shape, dtypes, values, work.label, dtype, work.flops, moved[0] if moved else math.nan)
 
 
 def sweep(kind: str, dtype: str) -> list[Case]:
@@ -145,7 +146,7 @@ def study(found: Sequence[Case], answers: Sequence[Mapping[str, Any]], peaks: Pe
     rows = []
     for case, answer in zip(found, answers, strict=True):
         alone = float(answer.get("us", math.nan))
-        model = case.model_us / case.calls if case.calls else math.nan
+        model = case.call_us
         peak = peaks.tflops(case.dtype) if peaks is not None else math.nan
         moves = peaks.memory_gb_s if peaks is not None else math.nan
         rate = case.flops / alone / 1e6 if alone > 0 else math.nan

@@ -142,13 +142,13 @@ def _knee(sizes: Sequence[float], steps: Sequence[float]) -> Turn | None:
 
 
 def _bounds(idle: Sequence[float], turn: Turn | None) -> list[str]:
-    """launch-bound or device-bound per point; '' where nothing says so."""
+    """What holds each point: launches or the device; overheads where only the step time says so; '' where nothing does."""
     out = []
     for index, share in enumerate(idle):
         if not math.isnan(share):
             out.append("launch-bound" if share >= IDLE_EDGE else "device-bound")
         else:
-            out.append("" if turn is None else "device-bound" if index >= turn.row else "launch-bound")
+            out.append("" if turn is None else "device-bound" if index >= turn.row else "overhead-bound")
     return out
 
 

@@ -199,11 +199,16 @@ class Device:
             e for e in recorded.events() if e.device_type.name == "CUDA" and not e.name.startswith(("Memcpy", "Memset"))
         ]
         found.sort(key=lambda e: e.time_range.start)
-        if not found or len(found) % times:
-            raise NotReplayed(f"{len(found)} kernels were recorded for {times} calls")
-        each = len(found) // times
-        lengths = [e.time_range.end - e.time_range.start for e in found]
-        return [sum(lengths[at : at + each]) for at in range(0, len(lengths), each)]
+        return per_call([e.time_range.end - e.time_range.start for e in found], times)
+
+
+def per_call(lengths: list[float], times: int) -> list[float]:
+    """Kernel time of each of so many equal calls, from the kernels of all of them in order of time. Raises
+    :class:`NotReplayed` where the calls did not take as many kernels each."""
+    if not lengths or len(lengths) % times:
+        raise NotReplayed(f"{len(lengths)} kernels were recorded for {times} calls")
+    each = len(lengths) // times
+    return [sum(lengths[at : at + each]) for at in range(0, len(lengths), each)]
 
 
 def answer(device: Device, question: dict[str, str]) -> dict[str, Any]:

@@ -55,6 +55,17 @@ def test_the_table_and_its_mark() -> None:
     assert [bool(mark) for mark in frame["mark"]] == [False, False, True, False]
 
 
+def test_on_a_cpu_the_step_time_alone_says_it() -> None:
+    made_ = [
+        Point("m", batch, None, batch, 1e3 * step_ms, made(20, 100, "cpu"))
+        for batch, step_ms in ((1, 4), (2, 4.2), (8, 20))
+    ]
+    frame = sweep(made_, Options())
+    assert frame["idle_pct"].isna().all()
+    assert frame["bound"].tolist() == ["overhead-bound", "device-bound", "device-bound"]
+    assert frame["item_us"].tolist() == [4000, 2100, 2500]
+
+
 def test_two_workloads_turn_on_their_own() -> None:
     points = [point(1, 20, 100), point(2, 90, 100), point(1, 90, 100, workload="n"), point(2, 95, 100, workload="n")]
     frame = sweep(points, Options())

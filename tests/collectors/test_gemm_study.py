@@ -56,6 +56,7 @@ def test_every_distinct_call_is_found_with_its_time(model: Recording) -> None:
     assert pct == pytest.approx(100 * shaped["time_us"].sum() / table["time_us"].sum())
     assert {case.label for case in found} == set(shaped["shape"])
     assert all(case.calls == 3 for case in found) and len(found) == 5
+    assert all(0 < case.call_us <= case.model_us for case in found)
     assert [case.model_us for case in found] == sorted((case.model_us for case in found), reverse=True)
 
 
@@ -104,6 +105,13 @@ def test_what_cannot_be_called_says_why(name: str, shapes: str, dtypes: str, why
     assert why in answer["reason"] and "\n" not in answer["reason"] and "us" not in answer
 
 
+def test_kernels_of_equal_calls() -> None:
+    assert worker.per_call([1.0, 2.0, 3.0, 4.0], 2) == [3.0, 7.0]
+    for lengths in ([], [1.0, 2.0, 3.0]):
+        with pytest.raises(worker.NotReplayed, match="kernels were recorded for 2 calls"):
+            worker.per_call(lengths, 2)
+
+
 def test_the_table_by_hand() -> None:
     case = Case(
         "aten::mm",
@@ -116,6 +124,7 @@ def test_the_table_by_hand() -> None:
         12e6,
         4,
         800.0,
+        200.0,
     )
     peaks = Peaks("x", fp32=40.0, memory_gb_s=1000.0)
     frame = study([case, case], [{"us": 100.0, "times": 40, "sets": 8}, {"reason": "not timed: no"}], peaks)
