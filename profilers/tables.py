@@ -210,7 +210,7 @@ class Note:
 class Origin:
     """Where a recording comes from. ``path`` is the name the user gave, never one read from inside the file."""
 
-    kind: str  # kineto | nsys | ncu | ort | run | replay
+    kind: str  # kineto | nsys | ncu | cupti | ort | run | replay
     path: str = ""
     tool: str = ""
     rank: int | None = None

@@ -1,7 +1,8 @@
-"""The workload under Nsight Compute: ``python -P -m profilers.collectors.counted RUNFOLDER [SUPERVISOR-PID]``.
+"""The workload's second pass: ``python -P -m profilers.collectors.counted RUNFOLDER SUPERVISOR-PID [TRACE]``.
 
 Built as the run's own worker builds it, warmed up, and then one step between ``cudaProfilerStart`` and
-``cudaProfilerStop``: the part that ncu measures. It ends when its supervisor is gone (its parent is ncu).
+``cudaProfilerStop``: the part that ncu measures. With TRACE it is torch.profiler that collects the counters, through
+CUPTI, and writes them there. It ends when its supervisor is gone (its parent may be ncu).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from profilers.collectors import process, protocol
+from profilers.collectors import counters, process, protocol
 from profilers.collectors.protocol import Progress
 from profilers.collectors.spec import decode
 
@@ -24,11 +25,10 @@ _POLL_S = 1.0
 def main(arguments: list[str] | None = None) -> int:
     """Take the steps. Returns the exit code; why it failed is the last line that it prints."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if len(arguments) not in (1, 2):
-        print("usage: python -m profilers.collectors.counted RUNFOLDER [SUPERVISOR-PID]", file=sys.stderr)
+    if len(arguments) not in (2, 3):
+        print("usage: python -m profilers.collectors.counted RUNFOLDER SUPERVISOR-PID [TRACE]", file=sys.stderr)
         return 2
-    if len(arguments) == 2:
-        end_with(int(arguments[1]))
+    end_with(int(arguments[1]))
     process.go_first_when_memory_runs_out()
     folder = Path(arguments[0])
     spec = decode((folder / protocol.SPEC).read_bytes())
@@ -42,7 +42,10 @@ def main(arguments: list[str] | None = None) -> int:
         workload = workloads.prepare(spec, folder, device, progress)
         for _ in range(max(1, spec.warmup)):
             workload.step()
-        one_step(torch, workload.step)
+        if len(arguments) == 3:
+            step_with_cupti(torch, workload.step, Path(arguments[2]))
+        else:
+            one_step(torch, workload.step)
         workload.finish()
     except BaseException as error:
         traceback.print_exc()
@@ -61,6 +64,19 @@ def one_step(torch: Any, step: Any) -> None:
     if cuda:
         torch.cuda.synchronize()
         torch.cuda.cudart().cudaProfilerStop()
+
+
+def step_with_cupti(torch: Any, step: Any, trace: Path) -> None:
+    """One step with torch.profiler in its counter mode, which writes no kernel times."""
+    from torch._C._profiler import _ExperimentalConfig
+
+    config = _ExperimentalConfig(profiler_metrics=list(counters.CUPTI_METRICS), profiler_measure_per_kernel=True)
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities, experimental_config=config) as profiler:
+        step()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+    profiler.export_chrome_trace(str(trace))
 
 
 def end_with(supervisor: int) -> None:

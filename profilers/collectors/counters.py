@@ -49,6 +49,12 @@ FULL = (
 
 SETS = {"six": SIX, "full": tuple(dict.fromkeys((_TIME, _THREADS, *FULL)))}
 
+CUPTI = "cupti"
+CUPTI_METRICS = tuple(name for name in SIX if name != _THREADS)
+"""What torch.profiler is asked for in its counter mode: thread counts are the launch's own there."""
+
+CHOICES = (*SETS, CUPTI)
+
 EVERY = {1: "", 2: ".*[02468]", 5: ".*[05]", 10: ".*0", 20: ".*[02468]0", 50: ".*[05]0", 100: ".*00"}
 """Every n-th invocation of each kernel -> ncu's pattern for invocation numbers."""
 
@@ -97,9 +103,10 @@ def command(ncu: str, metrics: tuple[str, ...], every: int, page: Path, target: 
     ]
 
 
-def worker(folder: Path, supervisor: int) -> list[str]:
-    """The target: the run's workload, one step of it in the profiler's range."""
-    return [sys.executable, "-P", "-m", "profilers.collectors.counted", str(folder), str(supervisor)]
+def worker(folder: Path, supervisor: int, *more: str) -> list[str]:
+    """The target: the run's workload, one step of it in the profiler's range. ``more``: a file for the trace with
+    counters, where torch.profiler itself collects them."""
+    return [sys.executable, "-P", "-m", "profilers.collectors.counted", str(folder), str(supervisor), *more]
 
 
 @dataclass

@@ -12,7 +12,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=False, kw_only=Tru
     ``script`` with ``argv``, a ``hub`` id or local model folder, or a ``replay`` of a recording.
 
     ``windows`` or ``seconds`` bound the profiled part (whichever comes first); ``steps`` is the steps in one window.
-    ``counters`` (six | full) asks for a second pass under Nsight Compute, of every ``counters_every``-th invocation.
+    ``counters`` asks for a second pass: six | full under Nsight Compute, of every ``counters_every``-th invocation, or cupti.
     ``launch`` groups the runs that were started together. ``ranks``: processes of a script, as torchrun starts them.
     A script decides its own mode, precision and batch: there they are ``script``, '' and 0. ``download``: a model by id
     may be fetched from the network.

@@ -66,17 +66,16 @@ def join_counters(recording: Recording, counters: Recording) -> tuple[Recording,
         values[hit[known]] = new[known]
         frame[name] = values
     frame["source"] = _sources(kernels, measured, pair, hit)
-    notes = _notes(pair, hit, same_launch, len(target), len(measured))
+    tool = counters.origin.tool or "Nsight Compute"
+    notes = _notes(pair, hit, same_launch, len(target), len(measured), tool)
     return recording.replace(kernels=KERNELS.conform(frame)).with_notes(*notes), matched, len(target) - matched
 
 
-def _notes(pair: Ints, hit: Ints, same_launch: np.ndarray, kernels: int, measured: int) -> list[Note]:
+def _notes(pair: Ints, hit: Ints, same_launch: np.ndarray, kernels: int, measured: int, tool: str) -> list[Note]:
     used = np.unique(pair[hit])
-    notes = [
-        Note("ncu_matched", f"counters from Nsight Compute by name and order, for kernels out of {kernels:,}", len(hit))
-    ]
+    notes = [Note("ncu_matched", f"counters from {tool} by name and order, for kernels out of {kernels:,}", len(hit))]
     if len(hit) < kernels:
-        notes.append(Note("ncu_unmatched", "kernels that Nsight Compute has no counters for", kernels - len(hit)))
+        notes.append(Note("ncu_unmatched", f"kernels that {tool} has no counters for", kernels - len(hit)))
     by_name = int(np.count_nonzero(~same_launch[hit]))
     if by_name:
         text = "kernels with counters of a launch of other dimensions, or of a name spelled differently"
@@ -85,17 +84,16 @@ def _notes(pair: Ints, hit: Ints, same_launch: np.ndarray, kernels: int, measure
         text = "kernels with counters of an earlier occurrence (fewer were measured than recorded)"
         notes.append(Note("ncu_repeated", text, len(hit) - len(used)))
     if len(used) < measured:
-        notes.append(
-            Note("ncu_unused", "measurements of Nsight Compute that no kernel here goes with", measured - len(used))
-        )
+        notes.append(Note("ncu_unused", f"measurements of {tool} that no kernel here goes with", measured - len(used)))
     return notes
 
 
 def _sources(kernels: pd.DataFrame, measured: pd.DataFrame, pair: Ints, hit: Ints) -> pd.Categorical:
-    """``ncu`` where a percentage was measured; what it was elsewhere."""
+    """The counters' own source (``ncu``, ``cupti``) where a percentage was measured; what it was elsewhere."""
     old = kernels["source"].astype(object).to_numpy(copy=True)
     percent = measured[list(_COPIED)].notna().any(axis=1).to_numpy()
-    old[hit[percent[pair[hit]]]] = "ncu"
+    got = hit[percent[pair[hit]]]
+    old[got] = measured["source"].astype(object).to_numpy()[pair[got]]
     return pd.Categorical(old)
 
 

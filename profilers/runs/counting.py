@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
 PAGE = "counters.csv"
 """ncu's raw page, kept in the run folder: it opens like any other recording."""
+CUPTI_TRACE = "counters-cupti.json"
+"""torch.profiler's trace, where that collected them."""
 LOG = "counters.log"
-GRACE_S = 5.0
+GRACE_S = 4.0
+_POLL_S = 0.1
 
 _STALE = frozenset({"utilization_estimated", "utilization_unknown"})
 
@@ -41,7 +44,7 @@ class Counting(threading.Thread):
         self._run = run
         self._spec = spec
         self._environment = dict(environment)
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._stopped = threading.Event()
         self.phase = "counters: starting Nsight Compute"
         self.eta_s: float | None = None
@@ -64,6 +67,9 @@ class Counting(threading.Thread):
     # --- measuring ----------------------------------------------------------------------------------------------------
 
     def _measure(self) -> None:
+        if self._spec.counters == counters.CUPTI:
+            self._measure_with_cupti()
+            return
         ncu = counters.find_ncu()
         if ncu is None:
             self._note(counters.NOT_HERE)
@@ -82,45 +88,63 @@ class Counting(threading.Thread):
         if not page.is_file() or not page.stat().st_size or (said.problem and not said.profiled):
             self._note(said.problem or self._last_words())
             return
-        self.phase, self.eta_s = "counters: joining them to the windows", None
-        self._join(page, said.problem)
+        from profilers.readers import ncu as reader
+
+        self._join(reader.read(page), said.problem)
+
+    def _measure_with_cupti(self) -> None:
+        """torch.profiler collects in the workload's own process: no ncu, and no progress before it is over."""
+        trace = self._run.path / CUPTI_TRACE
+        trace.unlink(missing_ok=True)
+        self.phase = "counters: one step with CUPTI"
+        said = self._follow(counters.worker(self._run.path, os.getpid(), str(trace)), None)
+        if self._stopped.is_set():
+            return
+        if not trace.is_file():
+            self._note(said.problem or self._last_words())
+            return
+        from profilers.readers import cupti
+
+        self._join(cupti.read(trace), said.problem)
 
     def _pass(self, ncu: str, metrics: tuple[str, ...], total: int | None) -> counters.Progress:
         page = self._run.path / PAGE
         page.unlink(missing_ok=True)
-        said = counters.Progress()
         target = counters.worker(self._run.path, os.getpid())
-        command = counters.command(ncu, metrics, self._spec.counters_every, page, target)
+        return self._follow(counters.command(ncu, metrics, self._spec.counters_every, page, target), total, page)
+
+    def _follow(self, command: list[str], total: int | None, page: Path | None = None) -> counters.Progress:
+        """Run a command to its end, taking in what it says: on its output, or (as ncu does) in its log file."""
+        said = counters.Progress()
         began: float | None = None
-        with (self._run.path / LOG).open("w", encoding="utf-8") as log:
-            log.write(" ".join(command) + "\n")
-            self._process = subprocess.Popen(
+        log = self._run.path / LOG
+        with log.open("w", encoding="utf-8") as output:
+            output.write(" ".join(command) + "\n")
+            output.flush()
+            process = self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
+                stdout=output,
                 stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
                 cwd=self._spec.cwd or None,
                 env=self._environment,
                 start_new_session=True,
             )
-            if self._stopped.is_set():
-                self._signal(signal.SIGTERM)
-            assert self._process.stdout is not None
-            with self._process.stdout as lines:
-                for line in lines:
-                    log.write(line)
-                    log.flush()
+        heard = [_Lines(log), *([_Lines(page)] if page is not None else [])]
+        while True:
+            # Asked first: what it wrote before it ended is read after that.
+            over = process.poll() is not None
+            for source in heard:
+                for line in source.new():
                     said.hear(line)
-                    if said.profiled:
-                        began = time.monotonic() if began is None else began
-                        self._tell(said.profiled, total, time.monotonic() - began)
-            self._leave()
-        # With a log file ncu writes its own messages there, too.
-        for line in files.tail(page, 50):
-            said.hear(line) if line.startswith("==") else None
-        return said
+            if said.profiled and not over:
+                began = time.monotonic() if began is None else began
+                self._tell(said.profiled, total, time.monotonic() - began)
+            if over:
+                return said
+            if self._stopped.is_set():
+                self._leave()
+            time.sleep(_POLL_S)
 
     def _tell(self, profiled: int, total: int | None, spent_s: float) -> None:
         of = f" of about {total:,}" if total else ""
@@ -128,7 +152,9 @@ class Counting(threading.Thread):
         self.eta_s = counters.eta_s(profiled, total, spent_s)
 
     def _leave(self) -> None:
+        """End what runs: asked first, made to after a while."""
         assert self._process is not None
+        self._signal(signal.SIGTERM)
         try:
             self._process.wait(GRACE_S)
         except subprocess.TimeoutExpired:
@@ -153,11 +179,11 @@ class Counting(threading.Thread):
 
     # --- joining ------------------------------------------------------------------------------------------------------
 
-    def _join(self, page: Path, problem: str) -> None:
-        from profilers.readers import ncu
+    def _join(self, measured: Recording, problem: str) -> None:
         from profilers.runs.reading import on_device
 
-        measured = on_device(ncu.read(page), self._spec.device)
+        self.phase, self.eta_s = "counters: joining them to the windows", None
+        measured = on_device(measured, self._spec.device)
         matched = without = 0
         for number in self._run.window_ids():
             joined, hit, missed = with_counters(self._run.read_window(number), measured)
@@ -178,10 +204,29 @@ class Counting(threading.Thread):
 
     def _last_words(self) -> str:
         last = next((line for line in reversed(files.tail(self._run.path / LOG, 20)) if line.strip()), "")
-        return f"Nsight Compute measured nothing; {LOG} ends: {last.strip()[:160]}"
+        return f"the second pass measured nothing; {LOG} ends: {last.strip()[:160]}"
 
     def _note(self, text: str) -> None:
         self.notes = (*self.notes, f"no counters: {text}")
+
+
+class _Lines:
+    """A file that another process appends to: every call gives the whole lines since the last one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def new(self) -> list[str]:
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        return whole.decode("utf-8", "replace").splitlines()
 
 
 def with_counters(recording: Recording, measured: Recording) -> tuple[Recording, int, int]:

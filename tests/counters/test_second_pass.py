@@ -18,11 +18,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from profilers.analysis.prepare import prepare
 from profilers.analysis.registry import TABLES
 from profilers.collectors import counters
+from profilers.readers import cupti, kineto
+from profilers.readers.errors import ReadError
+from profilers.runs.counting import Counting
 from profilers.runs.folder import RunFolder
 from profilers.runs.launch import launch, stop
+from profilers.runs.reading import on_device
 from profilers.runs.spec import Spec
+from profilers.tables import KERNELS
 
 GEMM = "ampere_sgemm_128x64_tn"
 ADD = (
@@ -38,12 +44,13 @@ with open(os.path.join(here, "calls.jsonl"), "a") as file:
     file.write(json.dumps({{"argv": sys.argv[1:], "visible": os.environ.get("CUDA_VISIBLE_DEVICES")}}) + "\\n")
 plan = json.load(open(os.path.join(here, "plan.json")))
 turn = plan["turns"][min(sum(1 for _ in open(os.path.join(here, "calls.jsonl"))), len(plan["turns"])) - 1]
+log = open(sys.argv[sys.argv.index("--log-file") + 1], "a")
 for line in turn.get("lines", []):
-    print(line, flush=True)
+    # Nsight Compute's messages go to its log file; what the workload prints does not.
+    print(line, flush=True, file=log if line.startswith("==") else None)
     time.sleep(turn.get("pause", 0))
-if "page" in turn:
-    with open(sys.argv[sys.argv.index("--log-file") + 1], "w") as file:
-        file.write(turn["page"])
+log.write(turn.get("page", ""))
+log.close()
 sys.exit(turn.get("code", 0))
 """
 
@@ -235,3 +242,50 @@ def test_without_ncu(measured, monkeypatch):
         pytest.skip("ncu is installed in /usr/bin")
     assert calls == [] and run.status().state == "finished"
     assert counters.NOT_HERE in counters_note(run)
+
+
+def test_cupti_joins_the_same_way(tmp_path, monkeypatch):
+    """torch.profiler's counters in place of ncu's: the second pass writes a trace, here a stand-in does."""
+    run = RunFolder.create(tmp_path / "runs", Spec(name="c", workload="w", device="cuda:1", counters="cupti"))
+    recording = on_device(kineto.read(trace(tmp_path / "trace.json")), "cuda:1")
+    run.write_window(1, prepare(recording))
+    metrics = dict.fromkeys(counters.CUPTI_METRICS, 33.0) | {"gpu__time_duration.sum": 290_000}
+    ranges = [
+        {"ph": "X", "cat": "cuda_profiler_range", "name": GEMM, "pid": 0, "tid": 0, "ts": 1, "dur": 5, "args": metrics}
+    ]
+    code = f"import sys; open(sys.argv[1], 'w').write({json.dumps({'traceEvents': ranges})!r})"
+    monkeypatch.setattr(counters, "worker", lambda folder, supervisor, *more: [sys.executable, "-c", code, *more])
+    second = Counting(run, run.spec(), os.environ)
+    second.run()
+    assert "3 kernels in the windows have them, 3 have not" in second.notes[0]
+    kernels = run.read_window(1).kernels
+    assert set(kernels.loc[kernels["name"] == GEMM, "source"]) == {"cupti"}
+    assert kernels.loc[kernels["name"] == GEMM, "sm_pct"].tolist() == [33.0] * STEPS
+    assert set(kernels["device"]) == {"cuda:1"}
+
+    # Where CUPTI gives nothing, that is a note.
+    empty = code.replace(json.dumps({"traceEvents": ranges}), json.dumps({"traceEvents": []}))
+    monkeypatch.setattr(counters, "worker", lambda folder, supervisor, *more: [sys.executable, "-c", empty, *more])
+    second = Counting(run, run.spec(), os.environ)
+    second.run()
+    assert second.notes[0].startswith("no counters: ") and "collected no counters" in second.notes[0]
+
+
+def test_a_real_trace_of_cupti_counters(traces: Path) -> None:
+    made = cupti.read(traces / "kineto" / "a100_cupti_counters_no_kernels.json.gz")
+    assert KERNELS.problems(made.kernels) == []
+    unnamed = next(note.count for note in made.notes if note.code == "cupti_unnamed")
+    assert len(made.kernels) + unnamed == 77 and set(made.kernels["source"]) == {"cupti"}
+    # 2,359,296 additions, 3,145,728 products and 554,303,488 fused ones in the last GEMM of the file.
+    last = made.kernels[made.kernels["name"] == "ampere_sgemm_32x32_sliced1x4_tn"].iloc[-1]
+    assert last["flops"] == 2_359_296 + 3_145_728 + 2 * 554_303_488
+    assert made.kernels["sm_pct"].isna().all()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"traceEvents": [{"cat": "kernel", "name": "k"}]}'])
+def test_a_file_without_cupti_counters(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(text)
+    with pytest.raises(ReadError) as raised:
+        cupti.read(path)
+    assert "t.json" in str(raised.value) and "\n" not in str(raised.value)

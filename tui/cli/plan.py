@@ -250,5 +250,8 @@ def refuse_counters(settings: Mapping[str, Any], device: str) -> None:
         return
     if not device.startswith("cuda"):
         raise UsageError("--counters are a GPU's: use --device cuda:0 (elsewhere utilization is estimated)")
-    if counters.find_ncu() is None:
+    if settings["counters"] == counters.CUPTI:
+        if settings.get("counters_every", 1) != 1:
+            raise UsageError("CUPTI measures every kernel: leave --counters-every out")
+    elif counters.find_ncu() is None:
         raise UsageError(counters.NOT_HERE)

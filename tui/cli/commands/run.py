@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from apps.catalogue import ATTENTION, DTYPES, MODES
 from profilers.collectors.backends.names import QUANTS, UnknownName, parse, parse_quant
-from profilers.collectors.counters import EVERY, SETS
+from profilers.collectors.counters import CHOICES, EVERY
 from tui.cli.errors import FINE
 from tui.cli.output import talk
 from tui.cli.screen import has_terminal, require_screen
@@ -65,9 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--counters",
         nargs="?",
         const="six",
-        choices=tuple(SETS),
-        metavar="six|full",
-        help="a second pass under Nsight Compute: six hardware counters of each kernel (default), or seventeen",
+        choices=CHOICES,
+        metavar="six|full|cupti",
+        help="a second pass: six hardware counters of each kernel (default) or seventeen by Nsight Compute, or by CUPTI",
     )
     parser.add_argument(
         "--counters-every",
