@@ -13,7 +13,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=False, kw_only=Tru
 
     ``windows`` or ``seconds`` bound the profiled part (whichever comes first); ``steps`` is the steps in one window.
     ``counters`` asks for a second pass: six | full under Nsight Compute, of every ``counters_every``-th invocation, or cupti.
-    ``launch`` groups the runs that were started together. ``ranks``: processes of a script, as torchrun starts them.
+    ``launch`` groups the runs that were started together. ``ranks``: processes of a script, as torchrun starts
+    them; ``more_devices``: name and UUID of the GPUs of ranks 1, 2 ... (``device`` is rank 0's).
     A script decides its own mode, precision and batch: there they are ``script``, '' and 0. ``download``: a model by id
     may be fetched from the network.
     """
@@ -40,6 +41,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=False, kw_only=Tru
     weights: str = "random"
     download: bool = False
     ranks: int = 1
+    more_devices: tuple[tuple[str, str], ...] = ()
     argv: tuple[str, ...] = ()
     cwd: str = ""
     seed: int = 0
@@ -48,6 +50,11 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=False, kw_only=Tru
     counters: str = ""
     counters_every: int = 1
     extra: dict[str, Any] = {}
+
+    @property
+    def devices(self) -> tuple[tuple[str, str], ...]:
+        """Name and UUID of every device of this run; of most runs it is one."""
+        return ((self.device, self.device_uuid), *self.more_devices)
 
     def facts(self) -> tuple[str, ...]:
         """What was asked, in the words that lists and titles show."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import re
 import resource
 import sys
@@ -43,7 +44,8 @@ def open_device(spec: Spec, progress: Progress) -> torch.device:
         raise DeviceError(f"this torch ({torch.__version__}) was built without CUDA, so {spec.device} cannot be used")
     if spec.target == "script":
         # A script may fork before it uses the device, which must then not have been touched.
-        return torch.device("cuda", 0)
+        # A rank sees the devices of all, and takes its own.
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) if spec.more_devices else 0)
     try:
         torch.cuda.init()
         name = torch.cuda.get_device_name(0)

@@ -43,7 +43,8 @@ class Job:
     def __init__(self, run: RunFolder) -> None:
         self.run = run
         self.spec = run.spec()
-        self.key = lease_key(self.spec.device, self.spec.device_uuid)
+        self.keys = [lease_key(device, uuid) for device, uuid in self.spec.devices]
+        self.key = self.keys[0]
         self.status = run.status()
         self.process: subprocess.Popen[bytes] | None = None
         self.reader: WindowReader | OwnWindows | None = None
@@ -92,7 +93,9 @@ class Job:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     cwd=self.spec.cwd or None,
-                    env=worker_environment(os.environ, self.spec.device, self.spec.device_uuid),
+                    env=worker_environment(
+                        os.environ, self.spec.device, ",".join(uuid for _, uuid in self.spec.devices)
+                    ),
                     start_new_session=True,
                 )
         except OSError as error:

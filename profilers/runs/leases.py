@@ -105,6 +105,37 @@ class Lease:
             self._fd = None
 
 
+class Leases:
+    """The locks of several devices, as one: all of them or none."""
+
+    def __init__(self, root: Path, keys: Sequence[str]) -> None:
+        self._each = [Lease(root, key) for key in dict.fromkeys(keys)]
+        self._refused: Lease | None = None
+
+    def acquire(self) -> bool:
+        """Take all that are free together; never waits. Raises OSError where locks do not work at all."""
+        for lease in self._each:
+            if not lease.acquire():
+                self._refused = lease
+                self.release()
+                return False
+        return True
+
+    def say(self, run_id: str) -> None:
+        """Write down who holds them."""
+        for lease in self._each:
+            lease.say(run_id)
+
+    def holder(self) -> str:
+        """Who holds the one that could not be had."""
+        return self._refused.holder() if self._refused is not None else ""
+
+    def release(self) -> None:
+        """Let go of all."""
+        for lease in self._each:
+            lease.release()
+
+
 def holders(root: Path) -> dict[str, str]:
     """Who holds which lease of a runs folder now: :func:`lease_key` -> what its holder wrote."""
     found = {}

@@ -194,7 +194,7 @@ def read_raw(path: Path, run: RunFolder, spec: Spec) -> Recording:
         origin = replace(origin, extra={**origin.extra, FUSION: fused.decode("utf-8", "replace")})
     if spec.device == META:
         return computed(recording.replace(origin=replace(origin, extra={**origin.extra, **_estimated(run)})))
-    recording = on_device(recording.replace(origin=origin), spec.device)
+    recording = on_device(recording.replace(origin=origin), *(device for device, _ in spec.devices))
     if spec.device == "cpu" and not any(device.name for device in recording.devices):
         recording = recording.replace(devices=(Device("cpu", cpu_name(), "cpu"),))
     return prepare(recording)
@@ -211,18 +211,18 @@ def _estimated(run: RunFolder) -> dict[str, str]:
     return {MEMORY: str(progress.peak_memory_bytes)} if progress.peak_memory_bytes else {}
 
 
-def on_device(recording: Recording, device: str) -> Recording:
-    """The recording with ``cuda:0`` renamed: a worker is shown its one GPU as number 0, whichever it is."""
-    if not device.startswith("cuda:") or device == "cuda:0":
+def on_device(recording: Recording, *devices: str) -> Recording:
+    """The recording with its GPUs under the names of ``devices``: a worker is shown those alone, as numbers 0, 1 ..."""
+    names = {f"cuda:{number}": name for number, name in enumerate(devices) if name.startswith("cuda:")}
+    if all(old == new for old, new in names.items()):
         return recording
     import dataclasses
 
-    kernels = recording.kernels
-    column = kernels["device"]
-    if "cuda:0" in column.cat.categories:
-        kernels = kernels.assign(device=column.cat.rename_categories({"cuda:0": device}))
-    devices = tuple(dataclasses.replace(d, id=device) if d.id == "cuda:0" else d for d in recording.devices)
-    return recording.replace(kernels=kernels, devices=devices)
+    column = recording.kernels["device"]
+    held = [str(category) for category in column.cat.categories]
+    kernels = recording.kernels.assign(device=column.cat.rename_categories([names.get(name, name) for name in held]))
+    known = tuple(dataclasses.replace(device, id=names.get(device.id, device.id)) for device in recording.devices)
+    return recording.replace(kernels=kernels, devices=known)
 
 
 class Totals:

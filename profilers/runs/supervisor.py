@@ -65,10 +65,10 @@ class Supervisor:
         # Imported after the fork and before anything is started; tables and readers follow when the first window comes.
         from profilers.runs.folder import RunFolder, RunsError
         from profilers.runs.jobs import Job, complain
-        from profilers.runs.leases import Lease
+        from profilers.runs.leases import Leases
         from profilers.runs.sampling import Sampler
 
-        self._lease_type = Lease
+        self._lease_type = Leases
         self._complain = complain
         self.root = root
         self._order = order
@@ -152,7 +152,7 @@ class Supervisor:
         """Whether the device is ours. A lease is kept while this launch has more for the device: no one cuts in."""
         lease = self.leases.get(job.key)
         if lease is None:
-            lease = self._lease_type(self.root, job.key)
+            lease = self._lease_type(self.root, job.keys)
             try:
                 if not lease.acquire():
                     holder = lease.holder()

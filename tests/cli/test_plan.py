@@ -85,13 +85,22 @@ def test_a_meta_run_is_one_step() -> None:
     assert "computed, not measured" in spec.facts()
 
 
-def test_ranks_are_for_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "train.py").write_text("")
-    with pytest.raises(UsageError, match="--nproc is for the CPU, not for cuda:1"):
-        _specs(f"{tmp_path}/train.py", "--nproc", "2", devices=(GPU,))
+def test_ranks_have_a_gpu_each_or_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = f"{tmp_path}/train.py"
+    Path(script).write_text("")
+    other = SimpleNamespace(device="cuda:3", uuid="GPU-3")
+    (spec,) = _specs(script, "--nproc", "2", devices=(GPU, other))
+    assert spec.devices == (("cuda:1", "GPU-1"), ("cuda:3", "GPU-3"))
+    assert [spec.devices for spec in _specs(script, devices=(GPU, other))] == [
+        (("cuda:1", "GPU-1"),),
+        (("cuda:3", "GPU-3"),),
+    ]
+    for devices in ((GPU,), (CPU, GPU)):
+        with pytest.raises(UsageError, match="2 ranks need 2 GPUs or the CPU: --device names c"):
+            _specs(script, "--nproc", "2", devices=devices)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
     with pytest.raises(UsageError, match="start kernelscope once instead, with --nproc N"):
-        _specs(f"{tmp_path}/train.py")
+        _specs(script)
 
 
 def test_options_arrive_in_the_spec() -> None:

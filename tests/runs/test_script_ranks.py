@@ -136,3 +136,41 @@ def test_a_window_that_a_rank_will_not_record_holds_nobody_up(tmp_path):
     told = ranks._progress(tmp_path)
     assert told.windows_done == 0
     assert "1 windows were left out: not every rank recorded them" in told.notes
+
+
+def test_devices_of_all_ranks_are_locked_together(tmp_path):
+    from profilers.runs.leases import Lease, Leases
+
+    first, both = Lease(tmp_path, "GPU-1"), Leases(tmp_path, ["GPU-0", "GPU-1"])
+    assert first.acquire()
+    first.say("another")
+    assert not both.acquire()
+    assert "another" in both.holder()
+    assert Lease(tmp_path, "GPU-0").acquire(), "what could be had was let go of"
+    first.release()
+    again = Leases(tmp_path, ["GPU-1", "GPU-2"])
+    assert again.acquire()
+    assert not Lease(tmp_path, "GPU-2").acquire()
+    again.release()
+
+
+def test_every_rank_sees_all_gpus_and_keeps_their_names(tmp_path):
+    import pandas as pd
+
+    from profilers.runs.jobs import Job, worker_environment
+    from profilers.runs.reading import on_device
+    from profilers.tables import KERNELS, OPERATORS, RUNTIME, STEPS, Device, Recording
+
+    given = {"name": "x", "workload": "x.py", "target": "script", "ranks": 2}
+    spec = Spec(**given, device="cuda:1", device_uuid="GPU-1", more_devices=(("cuda:3", "GPU-3"),))
+    job = Job(RunFolder.create(tmp_path, spec))
+    assert job.keys == ["GPU-1", "GPU-3"]
+    assert worker_environment({}, "cuda:1", "GPU-1,GPU-3")["CUDA_VISIBLE_DEVICES"] == "GPU-1,GPU-3"
+    kernels = KERNELS.conform(pd.DataFrame({"name": ["a", "b"], "device": ["cuda:0", "cuda:1"]}))
+    devices = (Device("cuda:0", "one"), Device("cuda:1", "two"))
+    recording = Recording(OPERATORS.empty(), kernels, STEPS.empty(), RUNTIME.empty(), devices)
+    named = on_device(recording, "cuda:1", "cuda:3")
+    assert named.kernels["device"].tolist() == ["cuda:1", "cuda:3"]
+    assert [(device.id, device.name) for device in named.devices] == [("cuda:1", "one"), ("cuda:3", "two")]
+    assert on_device(recording, "cuda:0", "cuda:1") is recording
+    assert on_device(recording, "cpu") is recording

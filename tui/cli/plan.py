@@ -116,7 +116,7 @@ def specs(args: argparse.Namespace, found: Sequence[Wish], devices: Sequence[Any
     for wish in found:
         _refuse_what_says_nothing(args, wish)
         if wish.target == "script":
-            made += [_script(args, wish, device) for device in devices]
+            made += [_script(args, wish, *group) for group in _for_ranks(args.nproc or 1, devices)]
             continue
         for device in devices:
             for dtype in args.dtype or [None]:
@@ -157,14 +157,23 @@ def _refuse_what_says_nothing(args: argparse.Namespace, wish: Wish) -> None:
             raise UsageError(f"--download is for a model's id; {wish.workload} needs nothing from the network")
 
 
-def _script(args: argparse.Namespace, wish: Wish, device: Any) -> Spec:
+def _for_ranks(ranks: int, devices: Sequence[Any]) -> list[Sequence[Any]]:
+    """The devices of each run of a script: one run a device, or with several ranks one run on a GPU a rank, or on the
+    CPU. Raises :class:`UsageError` where there are not as many GPUs as ranks."""
+    if ranks == 1:
+        return [[device] for device in devices]
+    if [device.device for device in devices] == ["cpu"]:
+        return [devices]
+    if len(devices) == ranks and all(device.device.startswith("cuda") for device in devices):
+        return [devices]
+    named = ", ".join(device.device for device in devices)
+    raise UsageError(f"{ranks} ranks need {ranks} GPUs or the CPU: --device names {named}")
+
+
+def _script(args: argparse.Namespace, wish: Wish, device: Any, *more: Any) -> Spec:
     """A script's spec: few steps before the first window, as it may take few altogether."""
     from profilers.runs.spec import Spec
 
-    if (args.nproc or 1) > 1 and device.device != "cpu":
-        raise UsageError(
-            f"--nproc is for the CPU, not for {device.device}: record each rank with torch.profiler, and open the folder"
-        )
     settings = {name: value for name in ("windows", "seconds", "steps") if (value := getattr(args, name)) is not None}
     return Spec(
         name=args.name or wish.name,
@@ -181,6 +190,7 @@ def _script(args: argparse.Namespace, wish: Wish, device: Any) -> Spec:
         cwd=str(Path.cwd()),
         keep_traces=args.keep_traces,
         ranks=args.nproc or 1,
+        more_devices=tuple((other.device, other.uuid or "") for other in more),
         **settings,
     )
 
