@@ -76,7 +76,7 @@ class Sampler:
         began = time.perf_counter()
         host = self._cpu.sample(tuple(job.process.pid for job in jobs if job.process is not None))
         on_gpu = [job for job in jobs if job.spec.device.startswith("cuda")]
-        self._let_go(frozenset(_key(job) for job in on_gpu))
+        self._let_go(frozenset(key for job in on_gpu for key, _, _ in _gpus(job)))
         counting = any(job.spec.counters for job in jobs)
         by_job = {id(job): self._of_gpu(job, counting) for job in on_gpu}
         beside = self._of_others(on_gpu) if on_gpu else None
@@ -96,18 +96,21 @@ class Sampler:
             self._hand(job, samples)
 
     def _of_gpu(self, job: Job, counting: bool) -> list[Sample]:
-        nvml, device, key = self._opened(), job.spec.device, _key(job)
+        """All values of a run's own GPUs: one, or one a rank."""
+        found = [sample for gpu in _gpus(job) for sample in self._of_one(*gpu, counting)]
+        mine = [gpu for key, _, _ in _gpus(job) for _, gpu in self._own[key].devices]
+        job.lost = next((gpu.lost for gpu in mine if gpu.lost), "")
+        return found
+
+    def _of_one(self, key: str, device: str, uuid: str, counting: bool) -> list[Sample]:
+        nvml = self._opened()
         if key not in self._own:
-            uuid = job.spec.device_uuid
             gpus = [gpu for gpu in nvml.gpus if gpu.uuid == uuid] if uuid else []
             self._own[key] = NvmlCollector(nvml, [(device, gpu) for gpu in gpus])
             if dcgm.configured() and uuid:
                 self._dcgm[key] = dcgm.DcgmCollector(dcgm.configured(), [(device, uuid)])
         samples = self._own[key].sample()
         gpus = [gpu for _, gpu in self._own[key].devices]
-        lost = next((gpu.lost for gpu in gpus if gpu.lost), "")
-        if lost:
-            job.lost = lost
         # DCGM's profiling fields and the collecting of counters take the same lock, for the whole machine.
         if key in self._dcgm and not counting and gpus and gpus[0].refused.get("gpm") == BEFORE_HOPPER:
             known = self._dcgm[key].sample()
@@ -120,7 +123,7 @@ class Sampler:
         if time.monotonic() - self._beside_at < BESIDE_S:
             return None
         self._beside_at = time.monotonic()
-        nvml, ours = self._opened(), frozenset(job.spec.device_uuid for job in jobs)
+        nvml, ours = self._opened(), frozenset(uuid for job in jobs for _, _, uuid in _gpus(job))
         if self._beside is None or self._beside_of != ours:
             if self._beside is not None:
                 self._beside.close()
@@ -153,5 +156,7 @@ class Sampler:
                 job.event("unavailable", device=sample.device, metric=sample.metric, reason=sample.reason)
 
 
-def _key(job: Job) -> str:
-    return job.spec.device_uuid or job.spec.device
+def _gpus(job: Job) -> list[tuple[str, str, str]]:
+    """(key, name, UUID) of a run's GPUs. Two ranks on one GPU are one entry."""
+    found = {uuid or device: (uuid or device, device, uuid) for device, uuid in job.spec.devices}
+    return [entry for entry in found.values() if entry[1].startswith("cuda")]

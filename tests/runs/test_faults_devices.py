@@ -70,6 +70,27 @@ def test_a_run_gets_its_own_gpu_whole_and_the_others_in_part(tmp_path, root, dri
     assert reasons["cuda:0", "dmma_pct"] == "not supported by this device"
 
 
+def test_a_run_of_two_ranks_gets_both_of_its_gpus_whole(tmp_path, root, driver):
+    path = a_trace(tmp_path / "t.json", steps=6, step_us=5000)
+    two = Spec(
+        name="t",
+        workload=str(path),
+        target="replay",
+        speed=0.001,
+        device="cuda:0",
+        device_uuid="GPU-0000-aaaa",
+        more_devices=(("cuda:2", "GPU-0002-aaaa"),),
+    )
+    (run,) = launch([two], root)
+    until(lambda: {"temperature_c", "sm_pct"} <= metrics(run, "cuda:2"), "the second rank's GPU")
+    until(lambda: "util_pct" in metrics(run, "cuda:1"), "the GPU beside them")
+    assert {"temperature_c", "sm_pct"} <= metrics(run, "cuda:0") and "temperature_c" not in metrics(run, "cuda:1")
+    driver.write_text("2")
+    until(lambda: any("lost" in e.get("reason", "") for e in run.events()), "the loss to be noticed")
+    os.kill(run.status().worker_pid, signal.SIGABRT)
+    assert ended(run).cause_kind == "lost"
+
+
 def test_a_lost_gpu_is_said_and_costs_nothing_else(tmp_path, root, driver):
     (run,) = going(tmp_path, root)
     driver.write_text("0")
