@@ -80,9 +80,7 @@ def main() -> None:
         process = ticks(args.interval, max(int(args.seconds / args.interval), 1))
         beside.append(statistics.mean(steps(args.device, args.seconds)))
         said = process.communicate()[0]
-    print(
-        f"steps beside a sampler every {args.interval:g} s: {statistics.median(beside) / statistics.median(without):.3f}x"
-    )
+    print(f"steps beside a sampler every {args.interval:g} s: {min(beside) / min(without):.3f}x")
     print(f"{'a tick of':12} {'GPUs':>5} {'median ms':>10} {'most ms':>10}")
     for line in said.splitlines():
         name, gpus, median, most = line.split()

@@ -14,6 +14,7 @@ from profilers.runs.jobs import launch_file, order_file
 from profilers.runs.launch import queue
 from tests.tui.test_screen import drive, until
 from tui.app import KernelscopeApp
+from tui.widgets.chrome import Headline
 
 
 def test_p_pauses_and_lets_go_on(root: Path, make_run: Any) -> None:
@@ -23,6 +24,11 @@ def test_p_pauses_and_lets_go_on(root: Path, make_run: Any) -> None:
         assert app.main.applies("app.pause_run") and not app.main.applies("app.run_first")
         await pilot.press("p")
         await until(pilot, lambda: (run.path / protocol.PAUSE).exists())
+        status = run.status()
+        status.phase = "paused"  # the worker's answer
+        run.write_status(status)
+        head = app.main.query_one(Headline)
+        await until(pilot, lambda: "paused" in "".join(s.text for s in head.build(100)[1]))
         await pilot.press("p")
         await until(pilot, lambda: not (run.path / protocol.PAUSE).exists())
         await pilot.press("f")  # it does not wait: a toast says so

@@ -120,6 +120,8 @@ class Headline(Lines):
         text = status.phase or status.state
         if status.state in ("profiling", "reading") and total:
             text = f"window {status.windows_done}/{total}"
+            if status.phase == "paused":
+                text += f" {p.mark('dot')} paused"
         left = [Segment(text + "  ", p.style(p.text))]
         tail = ""
         if status.eta_s is not None:
