@@ -18,10 +18,10 @@ import pandas as pd
 from profilers.readers.columns import text_column
 from profilers.readers.errors import ReadError
 from profilers.readers.nesting import nest
+from profilers.readers.ort_fused import PREFIX, inside
 from profilers.readers.progress import Progress
 from profilers.tables import KERNELS, NONE, OPERATORS, RUNTIME, STEPS, Device, Note, Origin, Recording
 
-PREFIX = "onnx::"
 _SUFFIX = "_kernel_time"
 _CPU = "CPUExecutionProvider"
 _RUN = "model_run"
@@ -97,7 +97,7 @@ def read_bytes(data: bytes, name: str, *, progress: Progress | None = None) -> R
             path=name,
             tool="ONNX Runtime",
             base_ns=None if base is None else base + origin_us * 1000,
-            extra={"events": str(len(events))},
+            extra={"events": str(len(events)), **_fused(operators)},
         ),
         notes=tuple(notes),
     )
@@ -194,6 +194,17 @@ def _steps(runs: list[_Event], origin_us: int) -> pd.DataFrame:
             }
         )
     )
+
+
+def _fused(operators: pd.DataFrame) -> dict[str, str]:
+    """For ``Origin.extra``: what the fused operators are made of, with the shapes of the first node of each."""
+    found = {}
+    for row in operators.drop_duplicates("name").itertuples(index=False):
+        name = str(row.name)
+        parts = inside(name.removeprefix(PREFIX), str(row.input_shapes), str(row.input_dtypes), str(row.input_values))
+        if parts:
+            found[name] = parts
+    return {"fusion": msgspec.json.encode(found).decode()} if found else {}
 
 
 def _provider_notes(nodes: list[_Event]) -> list[Note]:

@@ -123,6 +123,13 @@ def test_inductor_tells_graph_breaks(run):
 
 
 @pytest.mark.slow
+def test_inductor_tells_recompilations_and_compiles_a_bare_sequential(run):
+    notes = finished(run("changing", backend="inductor"))
+    assert "1 compiled graphs, 0 graph breaks, 0 recompilations" in notes, notes
+    assert "1 recompilations while it was measured: windows hold compile time" in notes, notes
+
+
+@pytest.mark.slow
 def test_onnxruntime(run):
     for package in ("onnxruntime", "onnx", "onnxscript"):
         pytest.importorskip(package)

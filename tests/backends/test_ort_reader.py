@@ -140,3 +140,41 @@ def test_what_is_no_profile(text):
 def test_a_session_that_ran_nothing():
     with pytest.raises(ReadError, match="no node ran"):
         ort.read_bytes(json.dumps(profile()[:2]).encode(), "p.json")
+
+
+def test_fused_operators_are_made_of_what_they_are_defined_to_be():
+    events = [
+        session("model_run", 0, 500),
+        node(
+            "SkipLayerNormalization",
+            10,
+            40,
+            [{"float": [1, 8, 16]}, {"float": [1, 8, 16]}, {"float": [16]}],
+            [{"float": [1, 8, 16]}],
+        ),
+        node("FusedMatMul", 60, 100, [{"float": [2, 8, 16]}, {"float": [2, 16, 8]}], [{"float": [2, 8, 8]}]),
+        node("DynamicQuantizeMatMul", 200, 80, [{"float": [8, 16]}, {"float": []}, {"int8": []}], [{"float": [8, 4]}]),
+        node("Gelu", 300, 30, [{"float": [8, 4]}], [{"float": [8, 4]}]),
+    ]
+    made = prepare(ort.read_bytes(json.dumps(events).encode(), "p"))
+    frame = TABLES["fusion"].compute(made).set_index("kernel")
+    assert set(frame.index) == {"onnx::SkipLayerNormalization", "onnx::FusedMatMul", "onnx::DynamicQuantizeMatMul"}
+    assert frame.loc["onnx::FusedMatMul", "class_any_gemm"] == "gemm"
+    assert frame.loc["onnx::SkipLayerNormalization", "class_any_gemm"] == "nongemm"
+    # Both rules, side by side: the whole is a product, and a part of it quantizes and rescales.
+    quantized = frame.loc["onnx::DynamicQuantizeMatMul"]
+    assert quantized["class_any_gemm"] == "gemm" and 0 < quantized["gemm_us"] < quantized["time_us"] == 80
+    parts = frame[["gemm_us", "attention_us", "nongemm_us", "communication_us", "unclassified_us"]].sum(axis=1)
+    assert parts.tolist() == pytest.approx(frame["time_us"].tolist())
+    rate = TABLES["fusion_rate"].compute(made).set_index("how")["operators"]
+    assert rate["fused with a GEMM"] == 1 + 3 and rate["fused with non-GEMM"] == 2 and rate["alone"] == 1
+
+
+def test_every_fused_operator_is_known_to_the_rules():
+    from profilers.readers.ort_fused import FUSED
+    from profilers.rules.load import load_rules
+
+    rules = load_rules()
+    for name, parts in FUSED.items():
+        for op in (name, *(part.lstrip("*-") for part in parts)):
+            assert rules.operator(f"onnx::{op}").rule, op

@@ -70,3 +70,15 @@ def unexportable(request):
 
     model, x = Data(), torch.randn(4, 4)
     return built(request, model, lambda: model(x))
+
+
+def changing(request):
+    """A bare Sequential, called with another shape from the ninth step on."""
+    module = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.GELU())
+    shapes, taken = (torch.randn(4, 16), torch.randn(2, 2, 2, 16)), [0]
+
+    def forward() -> torch.Tensor:
+        taken[0] += 1
+        return module(shapes[taken[0] > 8])
+
+    return built(request, module, forward)

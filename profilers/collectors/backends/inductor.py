@@ -37,13 +37,10 @@ def prepare(job: Job, mode: str) -> Prepared:
         if mode == "reduce-overhead":
             job.note("reduce-overhead is CUDA graphs: on a CPU it is the default mode")
     told = provenance.follow()
-    module.compile(mode=None if mode == "default" else mode)
     job.progress.phase = "compiling (first step)"
     began = time.perf_counter()
-    job.step()
+    _compile(job, module, None if mode == "default" else mode)
     job.note(f"torch.compile ({mode}) took {time.perf_counter() - began:.1f} s with the first step in it")
-    if not compiled_frames():
-        job.note("torch.compile compiled nothing of this model")
     for text in graph_notes():
         job.note(text)
     if told is None:
@@ -57,6 +54,23 @@ def prepare(job: Job, mode: str) -> Prepared:
         return (f"{again} recompilations while it was measured: windows hold compile time",) if again > 0 else ()
 
     return Prepared(job.step, finish=finish)
+
+
+def _compile(job: Job, module: torch.nn.Module, mode: str | None) -> None:
+    """Compile and take the first step. Where nothing could be compiled the module is as it was, and a note says so."""
+    module.compile(mode=mode)
+    job.step()
+    if compiled_frames():
+        return
+    # A module of torch's own (a bare Sequential) is passed over by Dynamo unless it is called from elsewhere.
+    from torch._dynamo.external_utils import wrap_inline
+
+    module._compiled_call_impl = torch.compile(wrap_inline(module._call_impl), mode=mode)
+    job.step()
+    if not compiled_frames():
+        # Left in place, it would go on to compile what is called meanwhile, the marks of ours around modules first.
+        module._compiled_call_impl = None
+        job.note("torch.compile compiled nothing of this model: it runs as it is")
 
 
 def graph_notes() -> tuple[str, ...]:
