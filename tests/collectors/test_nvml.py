@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from profilers.collectors.telemetry.devices import visible
-from profilers.collectors.telemetry.nvml import Gpu, clock_reasons
+from profilers.collectors.telemetry.nvml import Gpu, _versions, clock_reasons
 
 CODE = """
 import dataclasses, json
@@ -112,6 +112,20 @@ def test_a_driver_that_does_not_open_says_why(library, code, words):
     assert [row["device"] for row in found["rows"]] == ["cpu"]
     assert found["rows"][0]["note"] == found["reason"]
     assert found["first"] == []
+
+
+def test_a_mismatch_names_both_versions(library, tmp_path):
+    (tmp_path / "libnvidia-ml.so.580.82.07").write_bytes((library / "libnvidia-ml.so.1").read_bytes())
+    (tmp_path / "libnvidia-ml.so.1").symlink_to("libnvidia-ml.so.580.82.07")
+    assert ask(tmp_path, STUB_INIT="18")["reason"].endswith("library 580.82.07)")
+    module = tmp_path / "version"
+    for text in (
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 27 2025\nGCC version: 12",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build",
+    ):
+        module.write_text(text)
+        assert _versions(module, tmp_path / "none") == " (module 580.65.06)"
+    assert _versions(tmp_path / "none", tmp_path / "none") == ""
 
 
 def test_no_device_shown(library):

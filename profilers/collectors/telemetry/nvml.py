@@ -6,9 +6,11 @@ driver lacks, or one GPU that fell off the bus, costs nothing but its own number
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 LOST = "the GPU is lost: it no longer answers on its bus (a reset or a reboot is needed)"
@@ -40,6 +42,9 @@ _OPENING = {
     ),
 }
 
+_MODULE = Path("/proc/driver/nvidia/version")
+_MAPS = Path("/proc/self/maps")
+
 _CLOCK_REASONS = (
     (0x1, "idle"),
     (0x2, "application clocks"),
@@ -51,6 +56,22 @@ _CLOCK_REASONS = (
     (0x80, "power brake"),
     (0x100, "display clocks"),
 )
+
+
+def _versions(module: Path = _MODULE, maps: Path = _MAPS) -> str:
+    """The kernel module's version and that of the library loaded here, as far as the system tells them."""
+    found = []
+    for name, path, pattern in (
+        ("module", module, r"Kernel Module(?: for \S+)?\s+(\d[\d.]+)"),
+        ("library", maps, r"libnvidia-ml\.so\.(\d+\.[\d.]+)"),
+    ):
+        try:
+            match = re.search(pattern, path.read_text())
+        except OSError:
+            match = None
+        if match:
+            found.append(f"{name} {match.group(1)}")
+    return f" ({', '.join(found)})" if found else ""
 
 
 def clock_reasons(mask: int) -> list[str]:
@@ -110,6 +131,8 @@ class Nvml:
             self._module.nvmlInit()
         except self._module.NVMLError as error:
             self.reason = _OPENING.get(type(error).__name__, f"the NVIDIA driver does not answer: {error}")
+            if type(error).__name__ == "NVMLError_LibRmVersionMismatch":
+                self.reason += _versions()
             self._retry_at = time.monotonic() + _RETRY_S
             return
         self.reason = ""
