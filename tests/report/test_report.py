@@ -217,3 +217,22 @@ def test_in_a_browser_a_phone_needs_no_sideways_scroll(browser: Browser, qwen: C
     opened(browser, qwen, tmp_path / "report.html")
     assert browser.value("document.documentElement.scrollWidth") <= 390
     assert browser.value("getComputedStyle(document.querySelector('.bar text')).fontSize") == "13px"
+
+
+def test_a_runs_facts_are_told(traces: Path, tmp_path: Path) -> None:
+    from profilers.runs.folder import RunFolder
+    from profilers.runs.spec import Spec
+
+    run = RunFolder.create(
+        tmp_path / "runs", Spec(name="m", workload="<b>m</b>", dtype="bf16", batch=8, seq=256, device="cuda:0")
+    )
+    status = run.status()
+    status.step_ms, status.step_ms_spread, status.steps_timed, status.parameters = 24.8, 0.3, 10, 124_439_808
+    run.write_status(status)
+    made = content(prepared(traces / "kineto" / "h100_bert_small.json.gz"), "m", run, Options(attention_as_gemm=False))
+    facts = dict(made.facts)
+    assert facts["workload"] == "<b>m</b> · infer · bf16 · batch 8 · sequence 256 · eager"
+    assert facts["step without the profiler"].startswith("24.8 ± 0.300 ms (median of 10")
+    assert facts["parameters"] == "124 M" and facts["attention"] == "counted on its own, not as GEMM"
+    assert "&lt;b&gt;m&lt;/b&gt;" in render(made, "html").decode()
+    assert not made.shares[0].with_attention
