@@ -102,7 +102,6 @@ def _run(folder: Path, spec: Spec) -> int:
     report(progress)
     workloads.measure(workload, spec, folder, device, progress, report)
     progress.state, progress.phase = "done", "all windows recorded"
-    progress.peak_memory_bytes = workloads.peak_memory(device)
     report(progress)
     return 0
 

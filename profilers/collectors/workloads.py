@@ -203,7 +203,9 @@ def measure(
     """Take steps until the session has what it wants."""
 
     def reported(current: Progress) -> None:
-        current.peak_memory_bytes = peak_memory(device)
+        # A recorder of its own needs memory of its own (a second session), which is not the model's.
+        if workload.recorder is None or current.state != "profiling":
+            current.peak_memory_bytes = peak_memory(device)
         report(current)
 
     forget_peak(device)
