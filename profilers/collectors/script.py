@@ -95,7 +95,8 @@ def _as_main(path: Path, device: str) -> Ended:
         signal.raise_signal(signal.SIGINT)
         return Ended(130, Failure(kind="exit", cause="the script was interrupted"))
     except BaseException as error:
-        sys.excepthook(type(error), error, _own_part(error.__traceback__, path))
+        error.__traceback__ = _own_part(error.__traceback__, path)
+        sys.excepthook(type(error), error, error.__traceback__)
         return Ended(1, explain(error, device))
     return Ended(0)
 
@@ -114,11 +115,10 @@ def _left(code: object) -> Ended:
 
 
 def _own_part(trace: TracebackType | None, path: Path) -> TracebackType | None:
-    """The traceback from the script's first line on; the whole of it for what never got there (a syntax error)."""
-    here = trace
-    while here is not None and here.tb_frame.f_code.co_filename != str(path):
-        here = here.tb_next
-    return here or trace
+    """The traceback from the script's first line on; None for what never got there (a syntax error)."""
+    while trace is not None and trace.tb_frame.f_code.co_filename != str(path):
+        trace = trace.tb_next
+    return trace
 
 
 def _too_short(steps: int, recorded: int, spec: Spec) -> str:

@@ -166,4 +166,4 @@ def test_a_syntax_error_is_told_as_python_tells_it(root, tmp_path):
     status = ended(run)
     assert (status.state, status.exit_code) == ("failed", 1)
     assert status.cause.startswith("SyntaxError: ")
-    assert "train.py" in log(run)
+    assert "train.py" in log(run) and "profilers" not in log(run)
