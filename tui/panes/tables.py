@@ -148,3 +148,14 @@ class RunLengthsPane(TablePane):
     help: ClassVar[str] = """
 How many kernels in a row stay in one state. The study found one or two on average.
 """
+
+
+class FusionPane(TablePane):
+    name_ = "fusion"
+    title = "Fusion"
+    table_name = "fusion"
+    empty = "Nothing was compiled: --backend inductor runs through torch.compile and says what it fuses."
+    help: ClassVar[str] = """
+What compiled kernels hold, by the compiler's own word. The study's rule makes a kernel GEMM when any GEMM is inside; beside it
+stands the proportional split: the kernel's time divided by what the operators inside would take alone (estimated).
+"""
