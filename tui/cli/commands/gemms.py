@@ -10,6 +10,7 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -76,30 +77,33 @@ def _say_where(recording: Recording, device: DeviceRow) -> None:
 def timed(device: str, asked: Sequence[Case]) -> list[dict[str, Any]]:
     """The answers of the timing process. Raises :class:`CommandError` with its last line where it fails."""
     command = [sys.executable, "-P", "-m", "profilers.collectors.gemm_study", device]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
     answers: list[dict[str, Any]] = []
-    try:
-        json.dump([case.question() for case in asked], process.stdin)
-        process.stdin.close()
-        for line in process.stdout:
-            answers.append(json.loads(line))
-            if sys.stderr.isatty():
-                sys.stderr.write(f"\r\x1b[Ktimed {len(answers)} of {len(asked)}")
-                sys.stderr.flush()
-    except BrokenPipeError:
-        pass
-    finally:
-        if sys.stderr.isatty():
-            sys.stderr.write("\r\x1b[K")
-        if len(answers) < len(asked):
-            process.kill()
-        words = process.stderr.read().strip().splitlines()
-        code = process.wait()
+    # What it says goes to a file: a pipe that nobody reads meanwhile could fill and stop it.
+    with tempfile.TemporaryFile("w+") as said:
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=said, text=True) as process:
+            assert process.stdin is not None and process.stdout is not None
+            try:
+                json.dump([case.question() for case in asked], process.stdin)
+                process.stdin.close()
+                for line in process.stdout:
+                    answers.append(json.loads(line))
+                    _count(len(answers), len(asked))
+            except BrokenPipeError:
+                pass
+            finally:
+                if len(answers) < len(asked) and process.poll() is None:
+                    process.terminate()
+        said.seek(0)
+        words = said.read().strip().splitlines()
     if len(answers) < len(asked):
-        raise CommandError(
-            f"{device}: timing ended after {len(answers)} of {len(asked)}: {(words or [f'exit code {code}'])[-1]}"
-        )
+        last = (words or [f"exit code {process.returncode}"])[-1]
+        raise CommandError(f"{device}: timing ended after {len(answers)} of {len(asked)}: {last}")
     return answers
+
+
+def _count(done: int, whole: int) -> None:
+    """How far it is, rewritten on one line of a terminal, and gone at the end."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[Ktimed {done} of {whole}" if done < whole else "\r\x1b[K")
+        sys.stderr.flush()
