@@ -352,7 +352,9 @@ TABLES: dict[str, Table] = {
                 Col("time_us", "time", "us"),
                 Col("pct", "% kernel time", "pct", _KERNEL_TIME),
                 Col("operators", "operators", "count", doc="operators inside, by the compiler's own provenance"),
-                Col("inside", "inside", doc="what share of the kernel's time each operator inside is estimated to take"),
+                Col(
+                    "inside", "inside", doc="what share of the kernel's time each operator inside is estimated to take"
+                ),
                 Col("class_any_gemm", "class", "class", doc="any GEMM inside makes it GEMM (1,000-kernels study)"),
                 Col("gemm_us", "GEMM part", "us", doc="its time divided by what the operators inside would take alone"),
                 Col("attention_us", "attention part", "us", wide=True),
@@ -395,8 +397,15 @@ TABLES: dict[str, Table] = {
             (
                 Col("device", "device"),
                 Col("dtype", "type", doc="the type that most operations are in"),
-                Col("bound_ms", "least ms", "number", doc="a step, every operator at the roofline: computed, not measured"),
-                Col("compute_ms", "compute ms", "number", doc="all operations at the peaks of their types, nothing else"),
+                Col(
+                    "bound_ms",
+                    "least ms",
+                    "number",
+                    doc="a step, every operator at the roofline: computed, not measured",
+                ),
+                Col(
+                    "compute_ms", "compute ms", "number", doc="all operations at the peaks of their types, nothing else"
+                ),
                 Col("memory_ms", "memory ms", "number", doc="all bytes at the memory bandwidth, nothing else"),
                 Col("limit", "limit", doc="what most of the least time is bound by"),
                 Col("memory_gb", "memory GB", "number", doc="of the device"),
