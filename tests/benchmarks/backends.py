@@ -1,6 +1,6 @@
 """Backends and number formats side by side on this machine's processors: one Markdown row a run.
 
-    python -m tests.benchmarks.backends [--models gpt2,bert-base] [--size tiny] [--windows 3] [--runs DIR]
+    python -m tests.benchmarks.backends [--models gpt2,bert-base] [--size tiny] [--seq 128] [--windows 3]
 
 Every row is a run of ``kernelscope run MODEL --device cpu --backend B --quant Q``. Step times are medians of unprofiled
 steps; shares are of kernel time in the windows; memory is the most that was resident while stepping (the Python process
@@ -37,6 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--models", default=MODELS)
     parser.add_argument("--size", default="full")
     parser.add_argument("--windows", default="3")
+    parser.add_argument("--seq", default="", help="tokens, for models that have a sequence")
     parser.add_argument("--runs", type=Path)
     args = parser.parse_args(arguments)
     root = args.runs or Path(tempfile.mkdtemp(prefix="backends-"))
@@ -44,16 +45,16 @@ def main(arguments: list[str] | None = None) -> int:
     print("|" + "|".join("---" if index < 3 else "---:" for index in range(len(HEAD))) + "|", flush=True)
     for model in args.models.split(","):
         for backend, quant in CASES:
-            cells = measure(root, model, args.size, backend, quant, args.windows)
+            cells = measure(root, model, args, backend, quant)
             print("| " + " | ".join([model, backend, quant or "fp32", *cells]) + " |", flush=True)
     return 0
 
 
-def measure(root: Path, model: str, size: str, backend: str, quant: str, windows: str) -> list[str]:
+def measure(root: Path, model: str, args: argparse.Namespace, backend: str, quant: str) -> list[str]:
     """The cells of one run, or why there is none."""
-    command = [sys.executable, "-m", "tui.cli", "run", model, "--size", size, "--device", "cpu", "--batch", "1"]
-    command += ["--backend", backend, "--windows", windows, "--keep-traces", "--no-tui", "--runs", str(root)]
-    command += ["--dtype", "fp32", *(["--quant", quant] if quant else [])]
+    command = [sys.executable, "-m", "tui.cli", "run", model, "--size", args.size, "--device", "cpu", "--batch", "1"]
+    command += ["--backend", backend, "--windows", args.windows, "--keep-traces", "--no-tui", "--runs", str(root)]
+    command += ["--dtype", "fp32", *(["--quant", quant] if quant else []), *(["--seq", args.seq] if args.seq else [])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     runs = list_runs(root)
     if done.returncode or not runs:

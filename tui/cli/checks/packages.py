@@ -15,6 +15,9 @@ NEEDED = ("torch", "transformers", "textual", "rich", "pandas", "numpy", "pyarro
 OPTIONAL = {
     "torchvision": "its detection and segmentation models cannot run: pip install 'kernelscope[vision]'",
     "diffusers": "diffusion models cannot run: pip install 'kernelscope[diffusion]'",
+    "onnxruntime": "--backend onnxruntime cannot run: pip install 'kernelscope[ort]'",
+    "torchao": "--quant int8wo, int4wo and fp8 cannot run: pip install 'kernelscope[quant]'",
+    "bitsandbytes": "--quant llmint8 and nf4 cannot run: pip install 'kernelscope[quant]'",
     "triton": "torch.compile cannot make GPU kernels",
 }
 

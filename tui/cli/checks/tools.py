@@ -12,7 +12,7 @@ from tui.cli.checks.check import Check
 
 _TOOLS = {
     "nsys": "reports of Nsight Systems can be opened only as .sqlite (nsys export --type sqlite)",
-    "ncu": "reports of Nsight Compute can be opened only as CSV (ncu --csv --page raw)",
+    "ncu": "no --counters; and reports of Nsight Compute can be opened only as CSV (ncu --csv --page raw)",
     "nvidia-smi": "nothing here needs it; it helps to find out why a driver does not answer",
 }
 _PARAMETERS = Path("/proc/driver/nvidia/params")
