@@ -36,7 +36,7 @@ FUSION = "fusion"
 
 COLUMNS = (
     "kernel", "device", "calls", "time_us", "pct", "operators", "inside", "class_any_gemm",
-    *(f"{name}_us" for name in CLASSES), "split",
+    *(f"{name}_us" for name in CLASSES), "quantizes", "split",
 )  # fmt: skip
 
 
@@ -56,6 +56,8 @@ _MADE = frozenset(
 
 _COPIES = frozenset({"clone", "_to_copy", "copy", "convert_element_type"})
 """In a compiled graph these are no wrappers: nothing below them does the copying."""
+
+_NARROW = ("torch.int8", "torch.float8", "signed char", "Float8")
 
 _DECODER = msgspec.json.Decoder(dict[str, tuple[Inside, ...]])
 
@@ -84,12 +86,16 @@ def merge(texts: list[str]) -> str:
 
 @dataclass(frozen=True)
 class Split:
-    """How a kernel's time divides over the operators inside: ``weights`` sum to 1; ``source`` says by what."""
+    """How a kernel's time divides over the operators inside: ``weights`` sum to 1; ``source`` says by what.
+
+    ``quantizes``: something inside quantizes or dequantizes.
+    """
 
     names: tuple[str, ...]
     classes: tuple[str, ...]
     weights: tuple[float, ...]
     source: str
+    quantizes: bool = False
 
     @property
     def any_gemm(self) -> str:
@@ -133,7 +139,9 @@ def split(operators: tuple[Inside, ...], peaks: Peaks | None) -> Split:
             }
         )
     )
-    classes = tuple(str(c) for c in load_rules().classify_operators(frame)["class"])
+    classified = load_rules().classify_operators(frame)
+    classes = tuple(str(c) for c in classified["class"])
+    quantizes = bool((classified["group"] == "quantization").any()) or any(map(_to_or_from_int8, operators))
     priced = costs(frame)
     seconds, source = _estimate(frame, priced.flops, priced.call_bytes, priced.call_items, classes, peaks)
     total = seconds.sum()
@@ -141,7 +149,15 @@ def split(operators: tuple[Inside, ...], peaks: Peaks | None) -> Split:
         seconds, source = np.ones(len(operators)), "equal parts"
         total = seconds.sum()
     weights = seconds / total if len(operators) else seconds
-    return Split(tuple(one.name for one in operators), classes, tuple(float(w) for w in weights), source)
+    names = tuple(one.name for one in operators)
+    return Split(names, classes, tuple(float(w) for w in weights), source, quantizes)
+
+
+def _to_or_from_int8(one: Inside) -> bool:
+    """Whether an operator converts between int8 (or a float8) and a wider type."""
+    if one.name.rsplit("::", 1)[-1] not in _COPIES:
+        return False
+    return any(sign in one.input_values or sign in one.input_dtypes for sign in _NARROW)
 
 
 def _estimate(
@@ -199,6 +215,7 @@ def fusion(recording: Recording, options: Options | None = None) -> pd.DataFrame
                 "inside": made.inside(),
                 "class_any_gemm": made.any_gemm,
                 **{f"{name}_us": parts[name] * time_ns / 1e3 for name in CLASSES},
+                "quantizes": made.quantizes,
                 "split": made.source,
             }
         )

@@ -361,6 +361,7 @@ TABLES: dict[str, Table] = {
                 Col("nongemm_us", "non-GEMM part", "us"),
                 Col("communication_us", "communication part", "us", wide=True),
                 Col("unclassified_us", "unclassified part", "us", wide=True),
+                Col("quantizes", "Q/DQ inside", "flag", doc="something inside quantizes or dequantizes"),
                 Col("split", "split by", wide=True),
             ),
             f"{_A}.fusion:fusion",

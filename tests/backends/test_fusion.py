@@ -147,3 +147,18 @@ def test_kernels_compiled_between_windows_are_known_to_all():
     known = decode(joined.origin.extra[FUSION])
     assert {name: len(ops) for name, ops in known.items()} == {"a": 2, "b": 2}
     assert merge(["", ""]) == ""
+
+
+@pytest.mark.parametrize(
+    ("one", "quantizes"),
+    [
+        (Inside("prims::convert_element_type", "[[8],[]]", '["float","Scalar"]', '["","torch.int8"]'), True),
+        (Inside("prims::convert_element_type", "[[8],[]]", '["signed char","Scalar"]', '["","torch.float32"]'), True),
+        (Inside("aten::_to_copy", "[[8],[]]", '["float","Scalar"]', '["","torch.bfloat16"]'), False),
+        (Inside("aten::relu", "[[8]]", '["signed char"]', '[""]'), False),
+        (Inside("onnx::DynamicQuantizeLinear", "[[8]]", '["float"]', '["[8]"]'), True),
+    ],
+)
+def test_kernels_that_quantize_are_marked(one, quantizes):
+    made = recording({"k": [one, GELU]}, [("k", 10)])
+    assert TABLES["fusion"].compute(made, OPTIONS)["quantizes"].tolist() == [quantizes]

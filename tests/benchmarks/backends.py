@@ -3,7 +3,8 @@
     python -m tests.benchmarks.backends [--models gpt2,bert-base] [--size tiny] [--seq 128] [--windows 3]
 
 Every row is a run of ``kernelscope run MODEL --device cpu --backend B --quant Q``. Step times are medians of unprofiled
-steps; shares are of kernel time in the windows; memory is the most that was resident while stepping (the Python process
+steps; shares are of kernel time in the windows (``Q/DQ fused``: kernels that quantize or dequantize among other things,
+which also count under GEMM or the other column); memory is the most that was resident while stepping (the Python process
 with its libraries included). ``own profiler``: kernel time here over the sum that the raw traces themselves give.
 """
 
@@ -28,7 +29,18 @@ CASES = (
     ("inductor", "int8dyn"),
     ("onnxruntime", "int8dyn"),
 )
-HEAD = ("model", "backend", "numbers", "step ms", "GEMM %", "Q/DQ %", "other non-GEMM %", "memory MB", "own profiler")
+HEAD = (
+    "model",
+    "backend",
+    "numbers",
+    "step ms",
+    "GEMM %",
+    "Q/DQ %",
+    "Q/DQ fused %",
+    "other non-GEMM %",
+    "memory MB",
+    "own profiler",
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -59,7 +71,7 @@ def measure(root: Path, model: str, args: argparse.Namespace, backend: str, quan
     runs = list_runs(root)
     if done.returncode or not runs:
         last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "failed")
-        return [last[:80], *[""] * 5]
+        return [last[:80], *[""] * 6]
     return cells_of(runs[0])
 
 
@@ -70,12 +82,15 @@ def cells_of(run: RunFolder) -> list[str]:
     total = float(groups["time_us"].sum())
     heavy = float(groups.loc[groups["class"].isin(["gemm", "attention"]), "time_us"].sum())
     casts = float(groups.loc[groups["group"] == "quantization", "time_us"].sum())
+    fused = TABLES["fusion"].compute(recording)
+    within = float(fused.loc[fused["quantizes"].astype(bool), "time_us"].sum())
     own = sum(profiled_us(path) for path in sorted((run.path / "traces").iterdir()))
     memory = (status.peak_memory_bytes or 0) / 1e6
     return [
         f"{status.step_ms:.1f} ± {status.step_ms_spread:.1f}",
         f"{100 * heavy / total:.1f}",
         f"{100 * casts / total:.1f}",
+        f"{100 * within / total:.1f}",
         f"{100 * (total - heavy - casts) / total:.1f}",
         f"{memory:,.0f}",
         f"{total / own:.4f}",
