@@ -111,6 +111,7 @@ class NewRunScreen(ModalScreen[None]):
             items.append(
                 Item(row.device, f"{row.device}  {row.name}", "  ".join(t for t in (users, use, total, row.note) if t))
             )
+        items.append(Item("meta", "meta  no device", "shapes alone: computed, not measured"))
         box.picked.clear()
         best = next((row.device for row in rows if row.kind in ("cuda", "mig") and not busy(row)), "cpu")
         box.picked[best] = None
