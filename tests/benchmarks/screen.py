@@ -31,18 +31,35 @@ def million(rows: int = 1_000_000) -> None:
     rng = np.random.default_rng(0)
     names = pd.Categorical.from_codes(
         (rng.zipf(1.3, rows) % 1000).astype(np.int16),
-        pd.Index([f"void at::native::vectorized_elementwise_kernel<{i}, at::native::CUDAFunctor_add<float>>" for i in range(1000)]),
+        pd.Index(
+            [f"void at::native::elementwise_kernel<{i}, at::native::CUDAFunctor_add<float>>" for i in range(1000)]
+        ),
     )
     dur = rng.integers(1_000, 40_000, rows)
     start = np.cumsum(dur + 500)
     ops = rows // 2
-    operators = pd.DataFrame({"op_id": np.arange(ops), "start_ns": start[::2][:ops], "dur_ns": 900, "self_ns": 900, "thread_id": 1, "step": np.arange(ops) // 5000})
-    operators["name"] = pd.Categorical.from_codes((np.arange(ops) % 3).astype(np.int8), pd.Index(["aten::add", "aten::mul", "aten::relu"]))
-    kernels = pd.DataFrame({"start_ns": start, "dur_ns": dur, "stream": 7, "threads": rng.integers(32, 200_000, rows), "op_id": np.arange(rows) // 2, "launch_ns": start - 300, "step": np.arange(rows) // 10_000})
+    operators = pd.DataFrame({"op_id": np.arange(ops), "start_ns": start[::2][:ops], "step": np.arange(ops) // 5000})
+    operators = operators.assign(dur_ns=900, self_ns=900, thread_id=1)
+    operators["name"] = pd.Categorical.from_codes(
+        (np.arange(ops) % 3).astype(np.int8), pd.Index(["aten::add", "aten::mul", "aten::relu"])
+    )
+    kernels = pd.DataFrame({"start_ns": start, "dur_ns": dur, "threads": rng.integers(32, 200_000, rows)})
+    kernels = kernels.assign(
+        stream=7, op_id=np.arange(rows) // 2, launch_ns=start - 300, step=np.arange(rows) // 10_000
+    )
     kernels["name"], kernels["kind"], kernels["device"] = names, "kernel", "cuda:0"
-    steps = pd.DataFrame({"step": np.arange(100), "start_ns": start[::10_000][:100], "dur_ns": 100_000_000, "thread_id": 1})
+    steps = pd.DataFrame(
+        {"step": np.arange(100), "start_ns": start[::10_000][:100], "dur_ns": 100_000_000, "thread_id": 1}
+    )
     recording = prepare(
-        Recording(OPERATORS.conform(operators), KERNELS.conform(kernels), STEPS.conform(steps), RUNTIME.empty(), (Device("cuda:0", "NVIDIA H100 80GB HBM3"),), Origin("kineto"))
+        Recording(
+            OPERATORS.conform(operators),
+            KERNELS.conform(kernels),
+            STEPS.conform(steps),
+            RUNTIME.empty(),
+            (Device("cuda:0", "NVIDIA H100 80GB HBM3"),),
+            Origin("kineto"),
+        )
     )
     with tempfile.TemporaryDirectory() as folder:
         run = RunFolder.create(Path(folder), Spec(name="million", workload="million", target="import", device="cuda:0"))
@@ -54,9 +71,20 @@ def million(rows: int = 1_000_000) -> None:
         wall, cpu = time.perf_counter(), time.process_time()
         analyst = Analyst(run.path)
         view = analyst.view((*SHARED_QUERIES, Query("kernels")), analyst._options, None)
-        print(f"open {rows:,} kernels and {ops:,} operators: {time.perf_counter() - wall:.2f} s wall, {time.process_time() - cpu:.2f} s processor")
+        print(
+            f"open {rows:,} kernels and {ops:,} operators: {time.perf_counter() - wall:.2f} s wall, "
+            f"{time.process_time() - cpu:.2f} s processor"
+        )
         assert not view.problems, view.problems
-        for query in (Query("operators"), Query("gemms"), Query("idle"), Query("whatif"), Query("coverage"), Query("roofline"), Query("kernel-occurrences", str(names.categories[1]))):
+        for query in (
+            Query("operators"),
+            Query("gemms"),
+            Query("idle"),
+            Query("whatif"),
+            Query("coverage"),
+            Query("roofline"),
+            Query("kernel-occurrences", str(names.categories[1])),
+        ):
             cpu = time.process_time()
             view = analyst.view((query,), analyst._options, None)
             print(f"  tab {query.table}: {time.process_time() - cpu:.2f} s processor")
@@ -110,7 +138,9 @@ def live(seconds: float = 30.0, every: float = 3.0, devices: int = 8) -> None:
                         run.append_samples(telemetry(f"cuda:{device}", number % 10 + 1)[-3:])
                     time.sleep(0.5)
                 took = time.monotonic() - begin
-                print(f"live, {name} tab: {(t.count - count) / took / 1024:.1f} KiB/s, {(t.cpu_seconds() - cpu) / took * 60:.1f} CPU s/min")
+                print(
+                    f"live, {name} tab: {(t.count - count) / took / 1024:.1f} KiB/s, {(t.cpu_seconds() - cpu) / took * 60:.1f} CPU s/min"
+                )
 
 
 def paint() -> None:
