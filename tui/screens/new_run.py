@@ -128,6 +128,8 @@ class NewRunScreen(ModalScreen[None]):
         """The options that all picked workloads offer; values chosen before stay where they are still offered."""
         held = {c.name: c.value for c in self.query_one("#choices", Choices).choices} if self.is_mounted else {}
 
+        from profilers.collectors.backends import names
+
         def common(pick) -> tuple[str, ...]:  # type: ignore[no-untyped-def]
             lists = [list(pick(entry)) for entry in entries]
             return tuple(v for v in lists[0] if all(v in other for other in lists)) if lists else ()
@@ -154,6 +156,8 @@ class NewRunScreen(ModalScreen[None]):
             choice("seq", "sequence", (), seq),
             choice("size", "size", sizes),
             choice("attention", "attention", ("sdpa", "eager")),
+            choice("backend", "backend", tuple(names.MODES)),
+            choice("quant", "numbers", ("as they are", *names.QUANTS)),
             choice("windows", "windows", (), "default 20"),
         ]
 
@@ -171,6 +175,8 @@ class NewRunScreen(ModalScreen[None]):
             ("dtype", "default"),
             ("size", "full"),
             ("attention", "sdpa"),
+            ("backend", "eager"),
+            ("quant", "as they are"),
             ("batch", ""),
             ("seq", ""),
             ("windows", ""),
@@ -266,18 +272,14 @@ class NewRunScreen(ModalScreen[None]):
     @work(thread=True, group="start", description="starting runs", exit_on_error=False)
     def start(self, argv: list[str]) -> None:
         """What the command line does with these words, up to the launch."""
-        from tui.cli.devices import chosen_devices, refuse_what_devices_lack
         from tui.cli.parser import parse
-        from tui.cli.plan import specs, wishes
+        from tui.cli.plan import planned
 
         try:
-            args = parse(argv)
-            devices = chosen_devices(args.device)
-            planned = specs(args, wishes(args.workloads, None), devices)
-            refuse_what_devices_lack(planned, devices)
+            specs = planned(parse(argv))
             from profilers.runs.launch import launch
 
-            runs = launch(planned, self.app.root)
+            runs = launch(specs, self.app.root)
         except Exception as problem:  # every refusal is one line for the person; nothing was started
             self.app.call_from_thread(self._refused, " ".join(str(problem).split()) or type(problem).__name__)
             return

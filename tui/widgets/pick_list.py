@@ -85,6 +85,7 @@ class PickList(ScrollView, can_focus=True):
         self.several = several
         self.cursor = 0
         self.words = ""
+        self._column = 14
 
     @property
     def palette(self) -> Palette:
@@ -96,6 +97,7 @@ class PickList(ScrollView, can_focus=True):
 
     def set_items(self, items: Sequence[Item]) -> None:
         self.items = tuple(items)
+        self._column = min(max((len(item.text) for item in items if item.key), default=14), 26)
         self._filter()
 
     def filter(self, words: str) -> None:
@@ -149,7 +151,7 @@ class PickList(ScrollView, can_focus=True):
         )
         detail = item.disabled or item.detail
         room = max(width - len(box) - 3, 8)
-        left = min(max(len(item.text), 14) + 2, max(room - 12, room // 2))
+        left = min(self._column + 2, max(room - 12, room // 2))
         segments = [
             Segment(
                 (p.mark("cursor") if on and not p.cursor else " ") + box + " ",
