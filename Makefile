@@ -2,6 +2,8 @@
 PYTHON ?= python3
 TORCH  ?= torch==2.13.0
 VENV   ?= .venv
+# Test processes at once: more than the cores would make the tests on terminals wait for each other.
+JOBS   ?= 2
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
@@ -11,7 +13,7 @@ run: $(VENV)/.app          ## install, then open the screen on a first real run 
 	@$(BIN)/kernelscope run gpt2
 
 test: $(STAMP) lint types contracts  ## the whole suite, as CI runs it
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 install: $(STAMP)
 

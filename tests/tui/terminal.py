@@ -21,6 +21,9 @@ import pyte
 
 ROOT = Path(__file__).resolve().parents[2]
 
+_LEFT_OUT = ("NO_COLOR", "TMUX", "COLORTERM", "COLUMNS", "LINES")
+"""What a terminal decides itself. A test runner's workers set COLUMNS, which would come before the terminal's size."""
+
 
 class Terminal:
     """A program on a pseudo-terminal. Bytes are read all the time; ``rate`` (bytes a second) makes a slow link."""
@@ -42,7 +45,7 @@ class Terminal:
         self._lock = threading.Lock()
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
-        environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TMUX", "COLORTERM")}
+        environment = {k: v for k, v in os.environ.items() if k not in _LEFT_OUT}
         environment |= {
             "TERM": "xterm-256color",
             "COLORTERM": "truecolor",
