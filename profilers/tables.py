@@ -73,7 +73,9 @@ class Schema:
     def problems(self, frame: pd.DataFrame) -> list[str]:
         """One line per way in which ``frame`` breaks the schema (empty when it obeys)."""
         found = [f"{self.name}: column {name} is missing" for name in self.names if name not in frame.columns]
-        found += [f"{self.name}: column {name} is not in the schema" for name in frame.columns if name not in self.names]
+        found += [
+            f"{self.name}: column {name} is not in the schema" for name in frame.columns if name not in self.names
+        ]
         for column in self.columns:
             if column.name in frame.columns and str(frame[column.name].dtype) != column.kind:
                 found.append(f"{self.name}.{column.name} is {frame[column.name].dtype}, not {column.kind}")
@@ -103,10 +105,14 @@ OPERATORS = Schema(
         Column("depth", "int32", "0 for an operator directly below the step (or the thread's top level)", missing=0),
         Column("step", "int32", "the profiler step that it began in"),
         Column("input_shapes", "category", "JSON list of the inputs' shapes, e.g. [[8,128],[128,64],[]]"),
-        Column("input_dtypes", "category", "JSON list of the inputs' types, e.g. [\"float\",\"c10::BFloat16\",\"Scalar\"]"),
-        Column("input_values", "category", "JSON list of the scalar inputs (stride, padding, groups); '' if not recorded"),
+        Column("input_dtypes", "category", 'JSON list of the inputs\' types, e.g. ["float","c10::BFloat16","Scalar"]'),
+        Column(
+            "input_values", "category", "JSON list of the scalar inputs (stride, padding, groups); '' if not recorded"
+        ),
         Column("module", "category", "class name of the innermost nn.Module running, e.g. LlamaRMSNorm"),
-        Column("flops", "float64", "floating-point operations, by formula from the shapes; NaN where no formula applies"),
+        Column(
+            "flops", "float64", "floating-point operations, by formula from the shapes; NaN where no formula applies"
+        ),
         Column("bytes", "float64", "bytes that must move at least once (inputs read + outputs written), estimated"),
         Column("device_ns", "int64", "time of the device activities launched by it or by its children", missing=0),
         Column("group", "category", "operator group (profilers.rules.taxonomy)"),
@@ -123,7 +129,9 @@ KERNELS = Schema(
         Column("device", "category", "cuda:0, cuda:1 ... or cpu; rankN/cuda:0 where several ranks were read together"),
         Column("stream", "int64", "the device stream; on a CPU run the thread"),
         Column("start_ns", "int64", "when it began on the device"),
-        Column("dur_ns", "int64", "how long it ran; on a CPU run the operator's self time (which need not be contiguous)"),
+        Column(
+            "dur_ns", "int64", "how long it ran; on a CPU run the operator's self time (which need not be contiguous)"
+        ),
         Column("grid", "category", "blocks launched, XxYxZ"),
         Column("block", "category", "threads in a block, XxYxZ"),
         Column("threads", "int64", "grid x block; on a CPU run the number of elements worked on"),
@@ -132,7 +140,9 @@ KERNELS = Schema(
         Column("correlation", "int64", "the id that ties it to its launch"),
         Column("graph", "bool", "launched as a node of a CUDA/HIP graph: only its name classifies it"),
         Column("op_id", "int64", "the innermost operator on the launching thread that holds the launch"),
-        Column("launch_ns", "int64", "when the host launched it; -1: launched before the window, or no launch recorded"),
+        Column(
+            "launch_ns", "int64", "when the host launched it; -1: launched before the window, or no launch recorded"
+        ),
         Column("step", "int32", "the profiler step of its launch (else of its start)"),
         Column("group", "category", "as for operators"),
         Column("class", "category", "as for operators"),
