@@ -37,5 +37,7 @@ def test_pictures_are_there() -> None:
 
 
 if __name__ == "__main__":
-    made = re.sub(r"(<!-- workloads:.*?-->\n).*?(\n<!-- /workloads -->)", lambda m: m[1] + models() + m[2], TEXT, flags=re.DOTALL)
+    made = re.sub(
+        r"(<!-- workloads:.*?-->\n).*?(\n<!-- /workloads -->)", lambda m: m[1] + models() + m[2], TEXT, flags=re.DOTALL
+    )
     (ROOT / "README.md").write_text(made.replace("-->\n<!-- /workloads", f"-->\n{models()}\n<!-- /workloads"))

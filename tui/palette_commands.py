@@ -31,7 +31,11 @@ class Commands(Provider):
             yield "run: compare", "app.compare", "With another run or recording"
             if view.status.live:
                 yield f"run: stop {view.title}", "app.stop_run", "Asks first"
-                yield f"run: pause {view.title}, or let it go on", "app.pause_run", "Between two steps; its device stays"
+                yield (
+                    f"run: pause {view.title}, or let it go on",
+                    "app.pause_run",
+                    "Between two steps; its device stays",
+                )
                 if view.status.state == "queued":
                     yield f"run: {view.title} first", "app.run_first", "Before the others that wait"
             else:
