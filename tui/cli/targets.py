@@ -13,9 +13,8 @@ from tui.cli.errors import UsageError
 from tui.cli.near import hint
 
 if TYPE_CHECKING:
-    from profilers.runs.opening import Opened
-
     from profilers.rules.matcher import RuleSet
+    from profilers.runs.opening import Opened
     from profilers.tables import Recording
 
 

@@ -6,9 +6,8 @@ import html
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from profilers.rules.names import visible
-
 from profilers.analysis.registry import Table
+from profilers.rules.names import visible
 from tui.export.columns import Written, exact, for_people
 from tui.format import numeric
 from tui.palette import DARK, LIGHT, Palette

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from profilers.rules.names import visible
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -13,6 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from profilers.analysis.registry import Table
+from profilers.rules.names import visible
 from tui import format as fmt
 from tui.drill import DRILLS
 from tui.messages import SnapshotArrived, Wanted

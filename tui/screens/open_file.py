@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from profilers.rules.names import visible
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -15,6 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
+from profilers.rules.names import visible
 from tui.messages import Opened
 from tui.widgets.pick_list import Item, PickList
 
@@ -99,10 +99,9 @@ class OpenScreen(ModalScreen[None]):
 
     @work(thread=True, group="open", description="reading a recording", exit_on_error=False)
     def read(self, path: Path) -> None:
-        from profilers.runs.opening import import_recording
-
         from profilers.readers.errors import ReadError
         from profilers.runs.folder import RunsError
+        from profilers.runs.opening import import_recording
 
         worker = get_current_worker()
         last = -1

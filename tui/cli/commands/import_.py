@@ -17,10 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from profilers.runs.opening import import_recording
-
     from profilers.readers.errors import ReadError
     from profilers.runs.folder import RunsError
+    from profilers.runs.opening import import_recording
 
     failed = 0
     for text in args.files:
