@@ -112,9 +112,10 @@ def scatter(
         if 0 <= row < height and 0 <= column < room:
             grid[row][column] = (letter, colour)
     out = [[Segment(fit("TFLOP/s over FLOP/B, both by powers of ten", cells), palette.style(palette.text, bold=True))]]
+    # Only the rows of powers of ten are labelled: a figure in between would look measured.
+    labels = {round((y1 - power) / (y1 - y0) * (height - 1)): f"{10.0**power:g}" for power in range(y0, y1 + 1)}
     for index, line in enumerate(grid):
-        value = y1 - (y1 - y0) * index / (height - 1)
-        label = f"{10**value:>6.3g}" if index % max((height - 1) // (y1 - y0), 1) == 0 else " " * 6
+        label = labels.get(index, "")
         segments = [Segment(fit(label, 6, True) + ("|" if palette.ascii else "│"), palette.style(palette.muted))]
         segments += [Segment(sign, palette.style(colour, bold=sign.isalpha())) for sign, colour in line]
         out.append(segments)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tui.panes.advice import AdvicePane
 from tui.panes.base import Pane
 from tui.panes.device import DevicePane
+from tui.panes.gemms import GemmsPane
 from tui.panes.log import LogPane
 from tui.panes.roofline import RooflinePane
 from tui.panes.states import StatesPane
@@ -13,7 +14,6 @@ from tui.panes.tables import (
     CommunicationPane,
     ExpansionPane,
     FusionPane,
-    GemmsPane,
     GroupsPane,
     IdlePane,
     KernelsPane,

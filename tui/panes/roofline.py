@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from rich.segment import Segment
+
 from profilers.rules.taxonomy import GROUPS
 from tui import pictures
+from tui.palette import Palette
 from tui.panes.base import TablePane
 from tui.snapshot import RunView
 from tui.widgets.lines import Lines
@@ -39,7 +42,7 @@ bytes come from counters where there are any (`ncu`), else by formula from the s
         slope = float((below["roof_tflops_per_s"] / below["intensity"]).max()) * 1000 if len(below) else 0.0
         roof = (top, slope) if top > 0 and slope > 0 else None
 
-        def draw(cells: int, height: int, palette):  # type: ignore[no-untyped-def]
+        def draw(cells: int, height: int, palette: Palette) -> list[list[Segment]]:
             points = [
                 (float(x), float(y), GROUPS[str(g)].letter, palette.group(str(g)))
                 for x, y, g in rows

@@ -41,17 +41,6 @@ line of the rules that decided for each kernel. Unclassified kernels stay visibl
 """
 
 
-class GemmsPane(TablePane):
-    name_ = "gemms"
-    title = "GEMMs"
-    table_name = "gemms"
-    empty = "No matrix multiply, convolution or attention with recorded shapes yet."
-    help: ClassVar[str] = """
-Every distinct matrix multiply, convolution and attention shape: operations and bytes by formula from the shapes, time as
-measured. **bound** says which limit of the device this shape meets first (roofline).
-"""
-
-
 class BoundPane(TablePane):
     name_ = "bound"
     title = "Bound"
