@@ -37,9 +37,7 @@ class RowCache:
             stamp = tuple(_stamp(folder.path / name) for name in WATCHED)
             held = self._held.get(folder.id)
             if held is None or held.stamp != stamp or held.row.live:
-                row = row_of(folder)
-                if held is None or held.row != row or held.stamp != stamp:
-                    held = self._held[folder.id] = _Held(stamp, row if held is None or held.row != row else held.row)
+                held = self._held[folder.id] = _Held(stamp, row_of(folder))
             found.append(held.row)
         for key in set(self._held) - seen:
             del self._held[key]
