@@ -66,7 +66,6 @@ class KernelscopeApp(App[str]):
         self.root = root or runs_root()
         self.options = Options()
         self.machine = ""
-        self.starting = ""
         self.first_run = run or ""
         if ascii:
             self.add_class("-ascii")
@@ -160,7 +159,6 @@ class KernelscopeApp(App[str]):
 
     @on(RunsStarted)
     def _started(self, message: RunsStarted) -> None:
-        self.starting = ""
         if message.keys:
             self.main.select(message.keys[0])
         self.watcher.nudge()

@@ -15,8 +15,6 @@ from rich.style import Style
 
 from profilers.rules.taxonomy import GROUPS
 
-ACCENT = "matmul"
-
 
 @dataclass(frozen=True)
 class Palette:

@@ -121,7 +121,7 @@ states run at once and cost as much as the longest of them. (GEMM 2, rest 2, win
             return
         chosen = sliders.whatif
         if chosen == WhatIf():
-            sliders.result = "Move a slider: the answer appears here and as the first row below."
+            sliders.result = "Move a slider: the answer appears here, and below as the row “chosen”."
         else:
             row = frame[
                 (frame["gemm"] == chosen.gemm)

@@ -102,6 +102,7 @@ class MainScreen(Screen[None]):
         with Horizontal(id="body"):
             left = Vertical(RunList(id="runs"), id="left")
             left.border_title = "Runs"
+            left.border_subtitle = "GEMM % of kernel time"
             yield left
             with Vertical(id="right") as right:
                 right.border_title = "Run"
@@ -123,7 +124,6 @@ class MainScreen(Screen[None]):
         self._show_tabs()
         self.add_class("-empty")
         self.query_one(RunList).focus()
-        self.set_interval(1.0, self._tick)
         self.refresh_keys()
 
     # -- sizes -------------------------------------------------------------------------------------------------------
@@ -215,11 +215,6 @@ class MainScreen(Screen[None]):
             at = keys.index(self.selected) + 1 if self.selected in keys else 0
             place = f"run {at}/{len(keys)} [ ]"
         self.query_one(Headline).show(view, place)
-
-    def _tick(self) -> None:
-        """Nothing moves by itself; only the welcome page looks at the clock, so that it can say that a start takes long."""
-        if self.has_class("-empty") and self.app.starting:
-            self.query_one(Welcome).redraw()
 
     # -- tabs --------------------------------------------------------------------------------------------------------
 

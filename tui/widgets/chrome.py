@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from rich.segment import Segment
 from textual import events
@@ -253,8 +252,6 @@ class PaneLine(Lines):
 
 class KeyLine(Lines):
     """The keys that do something now. When they do not all fit, the last words say where the rest is."""
-
-    ORDER: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self) -> None:
         super().__init__(id="keys")

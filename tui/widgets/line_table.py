@@ -13,7 +13,6 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from profilers.analysis.registry import Table
-from profilers.rules.taxonomy import GROUPS
 from tui import bars
 from tui import format as fmt
 from tui.cells import GAP, fit
@@ -271,7 +270,7 @@ class LineTable(ScrollView, can_focus=True):
             return palette.faint if name == "idle" else palette.group(CLASS_GROUP.get(name, "elementwise"))
         if "state" in frame.columns:
             return palette.state(str(frame["state"].iat[row]))
-        return palette.group("elementwise") if GROUPS else ""
+        return palette.group("elementwise")
 
     def _full_scale(self) -> float:
         """Bars are drawn against the largest row, so that the shape shows; the number beside says the percentage."""

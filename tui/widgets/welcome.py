@@ -12,22 +12,11 @@ class Welcome(Lines):
 
     DEFAULT_CSS = "Welcome { height: 1fr; }"
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self.machine: tuple[str, ...] = ()
-
     def build(self, width: int) -> list[list[Segment]]:
         p = self.palette
         key = p.style(p.group("matmul"), bold=True)
         text, muted = p.style(p.text), p.style(p.muted)
-        starting = getattr(self.app, "starting", "")
-        if starting:
-            return [
-                [Segment(starting, text)],
-                [],
-                [Segment("The first window takes as long as the model takes to build and to warm up.", muted)],
-            ]
-        out = [
+        return [
             [Segment("No runs yet.", p.style(p.text, bold=True))],
             [],
             [Segment("  n ", key), Segment("pick models and devices, and watch where the time goes", text)],
@@ -39,7 +28,3 @@ class Welcome(Lines):
             [Segment("  kernelscope run gpt2 --device auto", text)],
             [Segment("  kernelscope import trace.json.gz", text)],
         ]
-        if self.machine:
-            out += [[], [Segment("This machine:", muted)]]
-            out += [[Segment("  " + line, text)] for line in self.machine]
-        return out
