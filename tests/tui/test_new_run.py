@@ -15,7 +15,8 @@ from tests.tui.test_screen import drive, settle, until
 from tui.app import KernelscopeApp
 from tui.cli.parser import parse
 from tui.screens.new_run import NewRunScreen
-from tui.widgets.choices import Choices
+from tui.screens.own_code import understand
+from tui.widgets.choices import Choices, window
 from tui.widgets.pick_list import PickList
 
 
@@ -64,6 +65,66 @@ def test_a_whole_suite_with_one_key(root: Path) -> None:
         assert screen._picked() == []
 
     drive(root, look)
+
+
+def test_own_code_is_typed_into_the_search(root: Path, tmp_path: Path) -> None:
+    script = tmp_path / "my train.py"
+    script.write_text("print(1)")
+
+    async def look(pilot: Pilot[Any], app: KernelscopeApp) -> None:
+        screen = await opened(pilot, app)
+        models = screen.query_one("#models", PickList)
+        screen.query_one("#search", Input).value = f"'{script}' --epochs 2"
+        await pilot.pause()
+        models.focus()
+        await pilot.press("space")
+        screen.query_one("#search", Input).value = "qwen3"
+        await pilot.pause()
+        assert "qwen3-4b" in [item.key.rpartition("/")[2] for item in models.shown]
+        screen.query_one("#search", Input).value = ""
+        await pilot.pause()
+        assert models.shown[1].text == f"'{script}' --epochs 2", "what is picked stays in sight"
+        argv = screen.argv()
+        assert argv[:2] == ["run", str(script)]
+        assert argv[-3:] == ["--", "--epochs", "2"]
+        args = parse(argv)
+        assert (args.workloads, args.script_args) == ([str(script)], ["--epochs", "2"])
+        screen.query_one("#search", Input).value = "gone.py"
+        await pilot.pause()
+        assert models.current is not None
+        assert models.current.disabled == "there is no such file"
+
+    drive(root, look)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("bert base", None),
+        ("casio/nerf", None),
+        ("", None),
+        ("'open quote.py", None),
+        ("org/model", "Hugging Face id"),
+        ("model.py:build", "function that builds a model"),
+        ("./folder", "model folder"),
+        ("train.py -- --lr 1", "script, run as it is"),
+    ],
+)
+def test_what_is_own_code(text: str, kind: str | None) -> None:
+    own = understand(text, ("casio", "core"))
+    assert (own.kind if own else None) == kind
+
+
+def test_options_that_do_not_fit_leave_a_sign() -> None:
+    options = ("one", "two", "three", "four")
+    assert window(options, "one", 40, "…") == [("[one]", True), (" two ", False), (" three ", False), (" four ", False)]
+    for chosen in options:
+        for room in range(9, 24):
+            texts = [text for text, _ in window(options, chosen, room, "…")]
+            assert f"[{chosen}]" in texts
+            assert len("".join(texts)) <= room
+            assert (texts[0] == "…") == (options[0] not in "".join(texts))
+            assert (texts[-1] == "…") == (options[-1] not in "".join(texts))
 
 
 def test_a_refusal_is_one_line_and_starts_nothing(root: Path) -> None:

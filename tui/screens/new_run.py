@@ -13,6 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from tui.messages import RunsStarted
+from tui.screens import own_code
 from tui.widgets.choices import Choice, Choices
 from tui.widgets.pick_list import Item, PickList
 
@@ -39,6 +40,7 @@ class NewRunScreen(ModalScreen[None]):
         super().__init__()
         self.entries: dict[str, Entry] = {}
         self.devices: list[DeviceRow] = []
+        self.own: dict[str, own_code.OwnCode] = {}
         self._busy_confirmed = ""
         self._starting = False
 
@@ -48,7 +50,7 @@ class NewRunScreen(ModalScreen[None]):
             box.border_subtitle = "space picks · a: whole suite · enter goes on · ctrl+s starts · ctrl+y copies"
             with Horizontal(id="new-run-body"):
                 with Vertical(id="new-run-models"):
-                    yield Input(placeholder="search models (/)", id="search")
+                    yield Input(placeholder="/ search, or type train.py, model.py:build, a model id", id="search")
                     yield PickList(id="models")
                 with Vertical(id="new-run-side"):
                     yield Static("devices", classes="label")
@@ -73,7 +75,8 @@ class NewRunScreen(ModalScreen[None]):
 
         entries = {entry.name: entry for entry in catalogue.entries()}
         self.entries = entries
-        items: list[Item] = []
+        items = [Item("", own_code.HEADING)] if self.own else []
+        items += [own.item(key) for key, own in self.own.items()]
         for suite, names in catalogue.suites().items():
             items.append(Item("", f"{suite}"))
             for name in names:
@@ -116,13 +119,24 @@ class NewRunScreen(ModalScreen[None]):
         best = next((row.device for row in rows if row.kind in ("cuda", "mig") and not busy(row)), "cpu")
         box.picked[best] = None
         box.set_items(items)
+        self.query_one("#choices", Choices).set_choices(self._choices(self._picked_entries()))
         self._show_command()
 
     # -- choices -----------------------------------------------------------------------------------------------------
 
     def _picked(self) -> list[str]:
-        """Names of the picked workloads, each once; a whole suite by its own name."""
-        return list(dict.fromkeys(key.split("/", 1)[1] for key in self.query_one("#models", PickList).picked))
+        """The WORKLOAD words of what is picked, each once."""
+        keys = self.query_one("#models", PickList).picked
+        return list(dict.fromkeys(self.own[key].word if key in self.own else key.split("/", 1)[1] for key in keys))
+
+    def _picked_entries(self) -> list[Entry]:
+        """The catalogue's entries among them."""
+        return [self.entries[name] for name in self._picked() if name in self.entries]
+
+    def _script_arguments(self) -> list[str]:
+        """The arguments typed behind the picked scripts."""
+        keys = self.query_one("#models", PickList).picked
+        return [word for key in keys if key in self.own for word in self.own[key].arguments]
 
     def _choices(self, entries: list[Entry]) -> list[Choice]:
         """The options that all picked workloads offer; values chosen before stay where they are still offered."""
@@ -144,11 +158,11 @@ class NewRunScreen(ModalScreen[None]):
         sizes = common(lambda e: e.sizes) or ("full", "tiny")
         size = first.sizes.get(held.get("size", "full"), first.sizes["full"]) if first and len(entries) == 1 else None
         batch = (
-            f"default {size.batch.get('cpu')} on a CPU, {size.batch.get('cuda', size.batch.get('cpu'))} on a GPU"
+            f"{size.batch.get('cpu')} on a CPU, {size.batch.get('cuda', size.batch.get('cpu'))} on a GPU"
             if size
             else ""
         )
-        seq = f"default {size.seq}" if size and size.seq else "this model has no sequence" if size else ""
+        seq = f"{size.seq}" if size and size.seq else "this model has no sequence" if size else ""
         return [
             choice("mode", "mode", modes),
             choice("dtype", "precision", ("default", *dtypes)),
@@ -158,8 +172,17 @@ class NewRunScreen(ModalScreen[None]):
             choice("attention", "attention", ("sdpa", "eager")),
             choice("backend", "backend", tuple(names.MODES)),
             choice("quant", "numbers", ("as they are", *names.QUANTS)),
-            choice("windows", "windows", (), "default 20"),
+            choice("windows", "windows", (), "20"),
+            choice("counters", "counters", *self._counters()),
         ]
+
+    def _counters(self) -> tuple[tuple[str, ...], str]:
+        """Ways to measure hardware counters in a second pass, and why there are none."""
+        from profilers.collectors import counters
+
+        if not any(row.kind in ("cuda", "mig") for row in self.devices):
+            return ("none",), "a GPU's; estimated elsewhere"
+        return ("none", *counters.CHOICES), ""
 
     def argv(self) -> list[str]:
         """The words of the equivalent command."""
@@ -168,8 +191,8 @@ class NewRunScreen(ModalScreen[None]):
         devices = [key for key in self.query_one("#devices", PickList).picked if key != "auto"]
         if devices:
             words += ["--device", ",".join(devices)]
-        entries = [self.entries[name] for name in self._picked()]
-        if entries and choices.value("mode") != entries[0].modes[0]:
+        entries = self._picked_entries()
+        if choices.value("mode") != (entries[0].modes[0] if entries else "infer"):
             words += ["--mode", choices.value("mode")]
         for name, unsaid in (
             ("dtype", "default"),
@@ -177,13 +200,15 @@ class NewRunScreen(ModalScreen[None]):
             ("attention", "sdpa"),
             ("backend", "eager"),
             ("quant", "as they are"),
+            ("counters", "none"),
             ("batch", ""),
             ("seq", ""),
             ("windows", ""),
         ):
             if choices.value(name) != unsaid:
                 words += [f"--{name}", choices.value(name)]
-        return words
+        arguments = self._script_arguments()
+        return [*words, "--", *arguments] if arguments else words
 
     def _show_command(self) -> None:
         words = self.argv()
@@ -194,16 +219,14 @@ class NewRunScreen(ModalScreen[None]):
     @on(PickList.Changed)
     def _changed(self, message: PickList.Changed) -> None:
         if message.sender.id == "models":
-            self.query_one("#choices", Choices).set_choices(
-                self._choices([self.entries[name] for name in self._picked()])
-            )
+            self.query_one("#choices", Choices).set_choices(self._choices(self._picked_entries()))
         self._busy_confirmed = ""
         self._say("")
         self._show_command()
 
     @on(Choices.Changed)
     def _chosen(self) -> None:
-        self.query_one("#choices", Choices).set_choices(self._choices([self.entries[name] for name in self._picked()]))
+        self.query_one("#choices", Choices).set_choices(self._choices(self._picked_entries()))
         self._say("")
         self._show_command()
 
@@ -232,7 +255,16 @@ class NewRunScreen(ModalScreen[None]):
 
     @on(Input.Changed, "#search")
     def _searched(self, event: Input.Changed) -> None:
-        self.query_one("#models", PickList).filter(event.value)
+        from apps import catalogue
+
+        models = self.query_one("#models", PickList)
+        typed = own_code.understand(event.value, tuple(catalogue.suites()))
+        kept = {key: own for key, own in self.own.items() if key in models.picked}
+        own = kept if typed is None else {f"{own_code.HEADING}/{typed.text}": typed} | kept
+        if own != self.own:
+            self.own = own
+            self._list_models()
+        models.filter(typed.text if typed else event.value)
 
     @on(Input.Submitted, "#search")
     def _search_done(self) -> None:

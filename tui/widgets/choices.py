@@ -11,13 +11,14 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from tui.cells import fit
+from tui.cells import fit, width
 from tui.widgets.lines import Lines
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One line. ``options`` empty: a number (or text of digits and commas) that is typed; '' means the default."""
+    """One line. ``options`` empty: a number (or text of digits and commas) that is typed; '' means the default, and
+    ``hint`` says what that is."""
 
     name: str
     label: str
@@ -68,9 +69,8 @@ class Choices(Lines, can_focus=True):
             sign = p.mark("cursor") if on else " "
             line = [Segment(f"{sign} {fit(choice.label, label)}", p.style(p.text if on else p.muted, bold=on))]
             if choice.options:
-                for option in choice.options:
-                    chosen = option == choice.value
-                    text = f"[{option}]" if chosen else f" {option} "
+                room = width - label - 2
+                for text, chosen in window(choice.options, choice.value, room, p.mark("ellipsis")):
                     line.append(Segment(text, p.style(p.group("matmul") if chosen else p.muted, bold=chosen)))
             else:
                 shown = choice.value or "default"
@@ -80,8 +80,10 @@ class Choices(Lines, can_focus=True):
                         p.style(p.text if choice.value else p.muted, bold=bool(choice.value)),
                     )
                 )
-            if choice.hint:
-                line.append(Segment(f"  {choice.hint}", p.style(p.faint if not on else p.muted)))
+            if choice.hint and (choice.options or not choice.value):
+                left = width - sum(segment.cell_length for segment in line)
+                hint = fit(f"  {choice.hint}", left, ellipsis=p.mark("ellipsis"))
+                line.append(Segment(hint, p.style(p.faint if not on else p.muted)))
             out.append(line)
         return out
 
@@ -136,3 +138,27 @@ class Choices(Lines, can_focus=True):
                 self.action_turn(1)
             self.at = event.y
             self.redraw()
+
+
+def window(options: Sequence[str], chosen: str, room: int, ellipsis: str) -> list[tuple[str, bool]]:
+    """The options that fit into ``room`` cells, the chosen one among them, as (text, is chosen); a sign where some are cut.
+
+    Every option takes its length and two cells more, in which the chosen one has its brackets.
+    """
+    texts = [(f"[{o}]" if o == chosen else f" {o} ", o == chosen) for o in options]
+    if sum(width(text) for text, _ in texts) <= room:
+        return texts
+    at = next((i for i, (_, on) in enumerate(texts) if on), 0)
+    first, last = at, at + 1
+    left = room - width(texts[at][0]) - 2 * width(ellipsis)
+    while True:  # the next to the right where it fits, else to the left
+        if last < len(texts) and width(texts[last][0]) <= left:
+            left -= width(texts[last][0])
+            last += 1
+        elif first > 0 and width(texts[first - 1][0]) <= left:
+            first -= 1
+            left -= width(texts[first][0])
+        else:
+            break
+    before = [(ellipsis, False)] if first > 0 else []
+    return before + texts[first:last] + ([(ellipsis, False)] if last < len(texts) else [])

@@ -157,7 +157,7 @@ class PickList(ScrollView, can_focus=True):
                 (p.mark("cursor") if on and not p.cursor else " ") + box + " ",
                 p.style(p.group("matmul") if item.key in self.picked else p.muted, back),
             ),
-            Segment(fit(item.text, left), p.style(p.muted if item.disabled else p.text, back, bold=on)),
+            Segment(fit(item.text, left - 1) + " ", p.style(p.muted if item.disabled else p.text, back, bold=on)),
             Segment(fit(detail, max(room - left, 0)), p.style(p.warn if item.disabled else p.muted, back)),
         ]
         return strip_of(segments, width, p.style("", back), ascii=p.ascii)
