@@ -7,7 +7,9 @@ exit code, its uncaught exception and its signals are its own. Imports torch.
 from __future__ import annotations
 
 import builtins
+import importlib.abc
 import importlib.machinery
+import importlib.util
 import io
 import signal
 import sys
@@ -15,7 +17,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import CodeType, ModuleType, TracebackType
 
 import torch
 
@@ -40,7 +42,7 @@ def run(
 ) -> Ended:
     """Run the script to its end and say how it ended. Nothing of ours may be imported afterwards."""
     path = Path(spec.cwd or ".", spec.workload)
-    if not path.is_file():
+    if not spec.module and not path.is_file():
         raise UsageError(f"there is no file {path}")
     session = Session(spec, folder, device, report, progress)
 
@@ -55,11 +57,12 @@ def run(
         if isinstance(stream, io.TextIOWrapper):
             # A log that is read while it grows, and that loses nothing when the script is killed.
             stream.reconfigure(line_buffering=True)
-    usercode.step_aside(path.parent)
+    # Python puts the script's own folder first, and with -m the one that it was started in.
+    usercode.step_aside(path.parent.absolute())
     sys.argv = [str(path), *spec.argv]
     finder.install()
     try:
-        ended = _as_main(path, spec.device)
+        ended = _as_main(path, spec.device, spec.workload if spec.module else "")
     finally:
         finder.remove()
         recorded, done = progress.windows_done, session.done
@@ -72,18 +75,23 @@ def run(
     return ended
 
 
-def _as_main(path: Path, device: str) -> Ended:
-    """Execute the file as ``__main__``, and take its end for what Python itself would have made of it."""
+def _as_main(path: Path, device: str, module: str) -> Ended:
+    """Execute the file (or the ``module``) as ``__main__``, and take its end for what Python itself would have made of it."""
     main = ModuleType("__main__")
-    main.__file__ = str(path)
     main.__builtins__ = builtins  # type: ignore[attr-defined]
-    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", str(path))
-    main.__spec__ = None
-    main.__package__ = None
-    sys.modules["__main__"] = main
     try:
-        with io.open_code(str(path)) as file:
-            code = compile(file.read(), str(path), "exec", dont_inherit=True)
+        if module:
+            code, main.__spec__ = _module(module)
+            path = Path(main.__spec__.origin or "")
+            main.__loader__, main.__package__ = main.__spec__.loader, main.__spec__.parent
+            sys.argv[0] = str(path)
+        else:
+            main.__spec__ = main.__package__ = None
+            main.__loader__ = importlib.machinery.SourceFileLoader("__main__", str(path))
+            with io.open_code(str(path)) as file:
+                code = compile(file.read(), str(path), "exec", dont_inherit=True)
+        main.__file__ = str(path)
+        sys.modules["__main__"] = main
         exec(code, main.__dict__)  # noqa: S102 - running it is what was asked for
     except SystemExit as leaving:
         return _left(leaving.code)
@@ -99,6 +107,26 @@ def _as_main(path: Path, device: str) -> Ended:
         sys.excepthook(type(error), error, error.__traceback__)
         return Ended(1, explain(error, device))
     return Ended(0)
+
+
+def _module(name: str) -> tuple[CodeType, importlib.machinery.ModuleSpec]:
+    """The code of a module and where it comes from; of a package that of its ``__main__``.
+
+    Raises :class:`UsageError` where there is none; what a package's own ``__init__`` raises goes through.
+    """
+    spec, parts = None, name.split(".")
+    # Packages around it one by one, so that a mistake in one of them is not taken for a name that is not there.
+    for end in range(1, len(parts) + 1):
+        spec = importlib.util.find_spec(".".join(parts[:end]))
+        if spec is None or (end < len(parts) and spec.submodule_search_locations is None):
+            raise UsageError(f"there is no module {name} (looked for from {sys.path[0]})")
+    if spec is not None and spec.submodule_search_locations is not None:
+        name = f"{name}.__main__"
+        spec = importlib.util.find_spec(name)
+    code = spec.loader.get_code(name) if spec and isinstance(spec.loader, importlib.abc.InspectLoader) else None
+    if spec is None or code is None:
+        raise UsageError(f"{name} is not there, or has no Python code to run")
+    return code, spec
 
 
 def _left(code: object) -> Ended:

@@ -9,7 +9,8 @@ import msgspec
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=False, kw_only=True):
     """One run. ``target`` says how ``workload`` is meant: a ``catalogue`` name, a ``callable`` (file.py:name), a
-    ``script`` with ``argv``, a ``hub`` id or local model folder, or a ``replay`` of a recording.
+    ``script`` with ``argv`` (a file, or where ``module`` is set a module's dotted name, as ``python -m`` takes it), a
+    ``hub`` id or local model folder, or a ``replay`` of a recording.
 
     ``windows`` or ``seconds`` bound the profiled part (whichever comes first); ``steps`` is the steps in one window.
     ``counters`` asks for a second pass: six | full under Nsight Compute, of every ``counters_every``-th invocation, or cupti.
@@ -40,6 +41,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=False, kw_only=Tru
     keep_traces: bool = False
     weights: str = "random"
     download: bool = False
+    module: bool = False
     ranks: int = 1
     more_devices: tuple[tuple[str, str], ...] = ()
     argv: tuple[str, ...] = ()

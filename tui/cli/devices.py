@@ -16,11 +16,14 @@ BF16_SINCE = (8, 0)
 """The first compute capability that computes in bf16 without emulation (Ampere)."""
 
 
-def chosen_devices(text: str, rows: Sequence[DeviceRow] | None = None, build: str | None = None) -> list[DeviceRow]:
+def chosen_devices(
+    text: str, rows: Sequence[DeviceRow] | None = None, build: str | None = None, ranks: int = 1
+) -> list[DeviceRow]:
     """The devices of a list such as ``cuda:0,cuda:1``, ``cpu``, ``cuda`` or ``auto``, each once, in the order given.
 
     ``auto`` is the GPU that nobody uses and that has most free memory, else the CPU; ``cuda`` the same without falling
-    back. ``build`` says what torch was built for. Raises :class:`UsageError` that lists what there is.
+    back. Of several ``ranks`` each gets a GPU of its own. ``build`` says what torch was built for. Raises
+    :class:`UsageError` that lists what there is.
     """
     if rows is None:
         from profilers.collectors.telemetry.devices import list_devices
@@ -32,9 +35,9 @@ def chosen_devices(text: str, rows: Sequence[DeviceRow] | None = None, build: st
         build = torch_build()
     chosen: list[DeviceRow] = []
     for word in (part.strip().lower() for part in text.split(",")):
-        row = _one(word, rows, build)
-        if row not in chosen:
-            chosen.append(row)
+        for row in _of_ranks(word, _one(word, rows, build), rows, ranks):
+            if row not in chosen:
+                chosen.append(row)
     for row in chosen:
         if row.busy:
             talk(f"note: {row.device} is in use by {row.users}: times will be longer than on a free device")
@@ -62,6 +65,18 @@ def _one(word: str, rows: Sequence[DeviceRow], build: str) -> DeviceRow:
         if row.device == word:
             return row
     raise UsageError(f"no device is called '{word}'; there are {_named(rows)}{_why_no_gpu(word, gpus, rows)}")
+
+
+def _of_ranks(word: str, best: DeviceRow, rows: Sequence[DeviceRow], ranks: int) -> list[DeviceRow]:
+    """A GPU for each rank where none was named: the free ones first, then those with most free memory; in their order."""
+    if ranks == 1 or word not in ("auto", "cuda") or best.kind == "cpu":
+        return [best]
+    gpus = [row for row in rows if row.kind in ("cuda", "mig")]
+    if len(gpus) < ranks:
+        here = ", ".join(row.device for row in gpus)
+        raise UsageError(f"{ranks} ranks need {ranks} GPUs or the CPU; here is {here}: fewer ranks, or --device cpu")
+    best_first = sorted(gpus, key=lambda row: (row.busy, -_free_gb(row)))
+    return sorted(best_first[:ranks], key=gpus.index)
 
 
 def _free_gb(row: DeviceRow) -> float:

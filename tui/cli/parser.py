@@ -45,7 +45,8 @@ Data go to stdout, talk goes to stderr. 'kernelscope COMMAND --help' says more.
 environment:
   KERNELSCOPE_RUNS     where runs are kept (as --runs)
   KERNELSCOPE_DEBUG=1  the traceback of an unexpected error
-  KERNELSCOPE_DCGM     a dcgm-exporter here (http://localhost:9400/metrics): live SM and DRAM of GPUs before Hopper
+  KERNELSCOPE_DCGM     live SM and DRAM of GPUs before Hopper: a dcgm-exporter here (http://localhost:9400/metrics),
+                       or dcgmi for DCGM's host engine
   NO_COLOR             no colours (as --no-color)
 """
 
@@ -81,6 +82,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     words, script_args = _split(list(argv))
     place = _command_place(words)
     typed = words[place] if place is not None else None
+    notes: tuple[str, ...] = ()
+    if typed == "run" and place is not None:
+        from tui.cli.launchers import launched
+
+        if found := launched(argv, place + 1):
+            words, script_args, notes = found.words, found.script_args, found.notes
     if typed is not None and typed not in COMMANDS:
         raise UsageError(_unknown(typed))
     top = Parser(
@@ -101,7 +108,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         _global_options(sub, first=False)
         sub.set_defaults(call=module.run)
     args = top.parse_args(words)
-    args.script_args = script_args
+    args.script_args, args.typed, args.launcher_notes = script_args, list(argv), notes
     args.rules = [*args.rules, *getattr(args, "rules_after", [])]
     if script_args is not None and typed != "run":
         raise UsageError("'--' is for the arguments of a script: kernelscope run train.py -- --its args")

@@ -33,6 +33,7 @@ class Wish:
     entry: Entry | None = field(default=None, compare=False)
     argv: tuple[str, ...] = ()
     of_suite: bool = field(default=False, compare=False)
+    module: bool = False
 
 
 def planned(args: argparse.Namespace) -> list[Spec]:
@@ -41,9 +42,13 @@ def planned(args: argparse.Namespace) -> list[Spec]:
     from apps.catalogue import BadRequest, UnknownWorkload
     from tui.cli.devices import chosen_devices, refuse_what_devices_lack
 
-    devices = chosen_devices(args.device)
+    if not args.workloads and args.module is None:
+        raise UsageError("the following arguments are required: WORKLOAD (see kernelscope run --help)")
+    for note in args.launcher_notes:
+        talk(f"note: {note}")
+    devices = chosen_devices(args.device, ranks=args.nproc or 1)
     try:
-        understood = wishes(args.workloads, args.script_args)
+        understood = wishes(args.workloads, args.script_args, args.module)
         made = specs(args, understood, devices)
     except (UnknownWorkload, BadRequest) as error:
         raise UsageError(str(error)) from None
@@ -51,12 +56,17 @@ def planned(args: argparse.Namespace) -> list[Spec]:
     return made
 
 
-def wishes(words: Sequence[str], script_args: Sequence[str] | None) -> list[Wish]:
+def wishes(words: Sequence[str], script_args: Sequence[str] | None, module: str | None = None) -> list[Wish]:
     """What the WORKLOAD words mean: a file is meant where a file is named, else the catalogue, else a model id.
 
     Raises :class:`UsageError`, or the catalogue's own error with the nearest names.
     """
     found: list[Wish] = []
+    if module is not None:
+        if not all(part.isidentifier() for part in module.split(".")):
+            raise UsageError(f"'{module}' is no module's name: write it as an import does (package.train)")
+        name = module.rpartition(".")[2]
+        found.append(Wish("script", module, name, argv=tuple(script_args or ()), module=True))
     for word in words:
         found += _understand(word, tuple(script_args or ()))
     if script_args is not None and not any(wish.target in ("script", "callable") for wish in found):
@@ -136,16 +146,15 @@ def specs(args: argparse.Namespace, found: Sequence[Wish], devices: Sequence[Any
 
 def _refuse_what_says_nothing(args: argparse.Namespace, wish: Wish) -> None:
     """Raise :class:`UsageError` for an option that this kind of workload would silently ignore."""
+    from tui.cli.launchers import refuse_outer
+
+    refuse_outer(args.typed, wish.target == "script", os.environ)
     if wish.target == "script":
         given = [f"--{name}" for name in SCRIPTS_OWN if getattr(args, name) is not None]
         if given:
             raise UsageError(f"{given[0]} says nothing to a script: give it what it understands after '--'")
         if args.device == "meta":
             raise UsageError("a script computes, so it cannot run on the meta device")
-        if "TORCHELASTIC_RUN_ID" in os.environ:
-            raise UsageError(
-                "torchrun started this: start kernelscope once instead, with --nproc N, and it starts the ranks"
-            )
     elif args.nproc is not None:
         raise UsageError(f"--nproc starts a script several times; {wish.workload} is none")
     if wish.target != "hub":
@@ -188,6 +197,7 @@ def _script(args: argparse.Namespace, wish: Wish, device: Any, *more: Any) -> Sp
         timed_steps=3,
         argv=wish.argv,
         cwd=str(Path.cwd()),
+        module=wish.module,
         keep_traces=args.keep_traces,
         ranks=args.nproc or 1,
         more_devices=tuple((other.device, other.uuid or "") for other in more),

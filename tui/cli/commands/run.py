@@ -6,6 +6,9 @@ Lists (--device cuda:0,cuda:1 --batch 1,8) make one run of each combination; run
 runs on one device one after the other. Closing the screen or the terminal stops none of them: 'kernelscope attach'
 comes back, 'kernelscope stop' ends them.
 
+What starts a script otherwise is understood as it is typed: 'run python train.py', 'run torchrun --nproc-per-node 2
+train.py --its args'. Options before it are kernelscope's, all behind it is the script's.
+
 A script runs to its own end, also when all windows have been recorded. What it prints goes into the run's log, and with
 --no-tui to stderr too; the exit code is then the script's own (128 + N where signal N ended it).
 """
@@ -29,7 +32,13 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("workloads", metavar="WORKLOAD", nargs="+", help="what to run: see above")
+    parser.add_argument("workloads", metavar="WORKLOAD", nargs="*", help="what to run: see above")
+    parser.add_argument(
+        "-m",
+        "--module",
+        metavar="NAME",
+        help="run a module of this folder, or an installed one, as a script (python -m)",
+    )
     parser.add_argument(
         "--device",
         metavar="LIST",
