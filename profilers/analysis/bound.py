@@ -33,7 +33,7 @@ def bound(recording: Recording, options: Options) -> pd.DataFrame:
     on the device of the recording with most kernels where it has several.
 
     A device that does not compute in a type that occurs has no bound, and ``limit`` says why. Kernels whose operations
-    and bytes are not known add nothing, so the bound stays one.
+    and bytes are not known add nothing, so the bound stays one; where none are known (no shapes) there is no row.
     """
     v = view(recording)
     if not v.rows.size:
@@ -43,6 +43,8 @@ def bound(recording: Recording, options: Options) -> pd.DataFrame:
     codes, names = kernel_dtypes(recording)
     heavy = (v.cls == GEMM_CODE) | (v.cls == ATTENTION_CODE)
     flops, moved = (np.nan_to_num(v.kernels[name].to_numpy()[rows]) for name in ("flops", "bytes"))
+    if not flops.any() and not moved.any():
+        return pd.DataFrame(columns=_COLUMNS)  # without shapes nothing is known: zero would read as an answer
     # Everything that is no matrix multiply runs on the general units, at their fp32 rate.
     kind = np.where(heavy[rows], codes[rows], len(names))
     steps = max(len(v.device_steps(device)), 1)

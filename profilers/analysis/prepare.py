@@ -43,15 +43,19 @@ def prepare(
 def cpu_kernels(recording: Recording, priced: Costs) -> Recording:
     """Rows for a run without a device: one kernel per operator call with time of its own, ``dur_ns`` = self time.
 
-    Nothing is added where device activities were recorded, nor where launches were but no activity came back (there the
-    host's time is no work of the processor; a note says so). ``threads`` are the elements worked on.
+    Nothing is added where device activities were recorded, nor where launches were but no activity came back, nor where
+    the recording knows of a GPU and is cut off before anything of it (there the host's time is no work of the processor;
+    a note says so). ``threads`` are the elements worked on.
     """
     operators = recording.operators
     if len(recording.kernels) or not len(operators):
         return recording
     launches = int(equals(recording.runtime["kind"], "launch").sum())
+    told = any(note.code == "no_device_activity" for note in recording.notes)
+    if told and (recording.devices or len(recording.runtime)):
+        return recording  # a recording of a GPU that was cut off before its first kernel
     if launches:
-        if any(note.code == "no_device_activity" for note in recording.notes):
+        if told:
             return recording
         text = "launches were recorded but no device activity: host time is not shown as kernel time"
         return recording.with_notes(Note("no_device_activity", text, launches))

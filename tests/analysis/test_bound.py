@@ -89,6 +89,14 @@ def test_nothing_recorded_has_no_bound():
     assert TABLES["bound"].compute(empty).empty
 
 
+def test_without_shapes_there_is_no_bound():
+    made = recording()
+    blind = made.replace(kernels=made.kernels.assign(flops=math.nan, bytes=math.nan))
+    assert bound(blind, Options()).empty
+    copies_known = made.replace(kernels=made.kernels.assign(flops=math.nan))
+    assert len(bound(copies_known, Options())) == 2
+
+
 def test_the_table_of_devices_is_whole():
     devices = known_devices()
     assert len({peaks.name for peaks in devices}) == len(devices) > 30

@@ -15,7 +15,7 @@ from profilers.analysis.peaks import Peaks
 from profilers.analysis.prepare import prepare
 from profilers.analysis.registry import TABLES
 from profilers.readers import kineto
-from profilers.tables import KERNELS, OPERATORS, Device, Recording
+from profilers.tables import KERNELS, OPERATORS, Device, Note, Recording
 
 MM = {"input_shapes": "[[64,64],[64,64]]", "input_dtypes": '["float","float"]'}
 CPU = (Device("cpu", "a cpu", kind="cpu"),)
@@ -73,6 +73,15 @@ def test_launches_without_activity_are_not_taken_for_a_cpu_run() -> None:
     launch = {"name": "cudaLaunchKernel", "kind": "launch", "thread_id": 1, "start_ns": 10, "dur_ns": 3}
     made = prepare(recording(operators=[operator(0, 0, 100, "aten::mm", **MM)], runtime=[launch]))
     assert len(made.kernels) == 0 and "no_device_activity" in {note.code for note in made.notes}
+
+
+def test_a_recording_of_a_gpu_that_was_cut_off_before_its_kernels_is_not_taken_for_a_cpu_run() -> None:
+    cut = recording(operators=[operator(0, 0, 100, "aten::mm", **MM)], devices=(Device("cuda:0", "NVIDIA H100"),))
+    cut = cut.with_notes(Note("no_device_activity", "cut off"))
+    assert len(prepare(cut).kernels) == 0
+    assert set(prepare(cut.replace(devices=())).kernels["device"]) == {"cpu"}, (
+        "it names no GPU: the host is all there is"
+    )
 
 
 def test_counters_stay_and_gemm_kernels_have_the_operations_to_themselves() -> None:
