@@ -20,6 +20,12 @@ from profilers.runs.spec import Spec
 from profilers.runs.status import alive
 
 
+@pytest.fixture(autouse=True)
+def _no_lower_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader lowers the priority of its thread, which may be the tests' own here, and would stay low for the rest."""
+    monkeypatch.setattr(reading, "_be_nice", lambda: None)
+
+
 def going(root: Path, function: str = "slow", **changes) -> RunFolder:
     """A run that has a window and would go on for long."""
     (run,) = launch([spec(function, windows=2000, **changes)], root)

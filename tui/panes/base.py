@@ -53,12 +53,11 @@ class TablePane(Pane):
     """A pane with one registry table. ``picture`` may return a widget that stands beside it where the screen is wide."""
 
     table_name: ClassVar[str] = ""
-    empty: ClassVar[str] = "No window yet. Building the model, warming up and timing plain steps come first."
 
     def compose(self) -> ComposeResult:
         yield PaneLine()
         with Horizontal(classes="pane-body"):
-            yield LineTable(self.table, empty=self.empty)
+            yield LineTable(self.table)
             picture = self.picture()
             if picture is not None:
                 yield picture
@@ -76,6 +75,7 @@ class TablePane(Pane):
     def show(self, view: RunView) -> None:
         query = self.queries()[0]
         lines = self.query_one(LineTable)
+        lines.say_empty(nothing_yet(view))
         frame = view.tables.get(query)
         if frame is not None:
             lines.show(self.prepare(frame, view))
@@ -106,6 +106,17 @@ class TablePane(Pane):
     @on(LineTable.Moved)
     def _moved(self) -> None:
         self.describe()
+
+
+def nothing_yet(view: RunView) -> str:
+    """Why a table has no rows: what comes before the first window, or that none was recorded."""
+    if view.windows:
+        return "No rows."
+    if view.kind in ("recording", "replay"):
+        return "The recording is being read."
+    if view.status.live:
+        return "No window yet. Building the model, warming up and timing plain steps come first."
+    return "No window was recorded."
 
 
 def remarks(grid: Grid | None) -> list[str]:

@@ -104,8 +104,7 @@ class DrillScreen(ModalScreen[None]):
             if frame is not None and (lines.grid is None or lines.grid.frame is not frame):
                 lines.show(frame)
             elif query in view.problems:
-                lines.empty = view.problems[query]
-                lines.refresh()
+                lines.say_empty(view.problems[query])
 
     def exported(self) -> tuple[Table, pd.DataFrame] | None:
         focused = self.focused if isinstance(self.focused, LineTable) else self.query_one(LineTable)

@@ -104,6 +104,13 @@ class LineTable(ScrollView, can_focus=True):
         self._lay_out()
         self._repaint()
 
+    def say_empty(self, text: str) -> None:
+        """What stands in place of rows while there are none."""
+        if text != self.empty:
+            self.empty = text
+            self._drawn.clear()
+            self.refresh()
+
     def set_filter(self, text: str) -> None:
         """Show only rows that match (see :func:`tui.grid.matching`)."""
         if self.grid is not None and text != self.grid.filter:
