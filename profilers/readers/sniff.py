@@ -160,13 +160,18 @@ def _unpacked(path: Path, head: bytes) -> tuple[bytes, bool]:
     packed = head.startswith(b"\x1f\x8b")
     if packed:
         try:
-            head = zlib.decompressobj(wbits=31).decompress(head, HEAD)
+            inflate = zlib.decompressobj(wbits=31)
+            head = inflate.decompress(head, HEAD)
         except zlib.error:
             raise ReadError(
                 f"{path}: a damaged gzip file, nothing of it can be unpacked; copy or record it again"
             ) from None
+        if not head and not inflate.eof:
+            raise ReadError(f"{path}: a gzip file cut off before any of its data; copy or record it again")
         if not head:
             raise ReadError(f"{path}: a gzip file with nothing in it; the recording was never written")
+        if head[257:262] == b"ustar":
+            raise ReadError(f"{path}: a tar archive; unpack it (tar xzf FILE) and open the recording inside")
         if head.startswith((b"SQLite format 3\0", b"NVR\0", b"PK\x03\x04", b"\x80")):
             raise ReadError(f"{path}: compressed, and not a JSON inside; unpack it first (gunzip FILE)")
     for mark, name in ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")):

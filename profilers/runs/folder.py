@@ -85,6 +85,10 @@ class RunFolder:
     def create(cls, root: Path, spec: Spec) -> RunFolder:
         """Make a new run's folder, in state ``queued``. Raises :class:`RunsError` when ``root`` cannot be written."""
         try:
+            written = encode_spec(spec)
+        except UnicodeEncodeError:
+            raise RunsError(f"{ascii(spec.workload)}: a name that is not UTF-8 cannot be kept; rename it") from None
+        try:
             root.mkdir(parents=True, exist_ok=True)
             while True:
                 path = root / new_id(spec.name)
@@ -92,7 +96,7 @@ class RunFolder:
                 aside.mkdir()
                 pid, start, boot = own_identity()
                 now = time.time()
-                (aside / protocol.SPEC).write_bytes(encode_spec(spec))
+                (aside / protocol.SPEC).write_bytes(written)
                 (aside / STATUS).write_bytes(
                     _ENCODER.encode(Status(created=now, updated=now, boot_id=boot, windows_total=spec.windows))
                 )

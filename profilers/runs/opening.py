@@ -99,6 +99,11 @@ def import_recording(path: Path | str, root: Path | None = None, progress: Progr
     return run
 
 
+def printable_name(path: Path) -> str:
+    """The name of a file as text: bytes of it that are no UTF-8 are written out (``\\xff``), since no JSON can hold them."""
+    return os.fsencode(path.name).decode("utf-8", "backslashreplace")
+
+
 def _exact(root: Path, text: str) -> RunFolder | None:
     """The run whose whole id is ``text``: it wins over a file of that name."""
     path = root / text
@@ -121,7 +126,7 @@ def _open_file(path: Path, root: Path, progress: Progress | None) -> Opened:
             held = None
     if progress is not None:
         progress(1.0)
-    return Opened(recording, path.name, held)
+    return Opened(recording, printable_name(path), held)
 
 
 def read_file(path: Path, progress: Progress | None = None) -> Recording:
@@ -133,7 +138,7 @@ def read_file(path: Path, progress: Progress | None = None) -> Recording:
             progress(share * _READING)
 
     recording = readers.read(path, progress=part)
-    recording = _prepared(recording.replace(origin=replace(recording.origin, path=path.name)))
+    recording = _prepared(recording.replace(origin=replace(recording.origin, path=printable_name(path))))
     if progress is not None:
         progress(_PREPARING)
     return recording
@@ -190,8 +195,8 @@ def _keep(path: Path, root: Path, recording: Recording) -> RunFolder:
     stat = path.stat()
     devices = sorted({str(name) for name in recording.kernels["device"].unique()})
     spec = Spec(
-        name=path.name,
-        workload=path.name,
+        name=printable_name(path),
+        workload=printable_name(path),
         target="import",
         device=", ".join(devices) or "cpu",
         windows=1,

@@ -122,6 +122,8 @@ REFUSED = {
     "empty": (b"", "empty"),
     "blank": (b" \n\n", "blank"),
     "empty gzip": (gzip.compress(b""), "nothing in it"),
+    "gzip cut in its head": (gzip.compress(b'{"traceEvents": []}')[:10], "cut off"),
+    "packed tar": (gzip.compress(b"trace.json" + bytes(247) + b"ustar\0" + bytes(250)), "tar archive"),
     "damaged gzip": (b"\x1f\x8b\x08\x00garbage that is no deflate", "damaged gzip"),
     "packed database": (gzip.compress(b"SQLite format 3\0" + bytes(99)), "gunzip"),
     "LFS pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:abc\nsize 134\n", "git lfs pull"),

@@ -118,6 +118,17 @@ def test_a_file_opens_where_nothing_can_be_kept(tmp_path):
         import_recording(path, tmp_path / "file" / "runs")
 
 
+def test_a_name_that_is_no_utf8_opens_and_is_kept(tmp_path, root):
+    path = a_trace(tmp_path / os.fsdecode(b"bad\xff.json"))
+    opened = open_recording(str(path), root)
+    assert opened.title == "bad\\xff.json" and opened.run is not None and opened.run.spec().name == opened.title
+    assert opened.recording.origin.path == opened.title
+    assert open_recording(str(path), root).run == opened.run, "found again by the path that it really has"
+    with pytest.raises(RunsError, match="not UTF-8"):
+        RunFolder.create(root, Spec(name="x", workload=str(path), target="replay"))
+    assert not [entry for entry in root.iterdir() if entry.name.startswith(".new-")]
+
+
 def test_what_cannot_be_opened_is_named(tmp_path, root):
     import_recording(a_trace(tmp_path / "t.json"), root)
     with pytest.raises(RunsError, match=r"there is no file nothere\.json, and no run is called"):

@@ -93,7 +93,9 @@ def _frame(recording: Recording, table: Table, args: argparse.Namespace) -> pd.D
 
 
 def _meta(title: str, target: str) -> dict[str, str]:
-    return {"title": title, "recording": Path(target).name}
+    from profilers.runs.opening import printable_name
+
+    return {"title": title, "recording": printable_name(Path(target))}
 
 
 def _run_folder(args: argparse.Namespace) -> RunFolder:
