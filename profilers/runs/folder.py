@@ -87,7 +87,7 @@ class RunFolder:
         try:
             written = encode_spec(spec)
         except UnicodeEncodeError:
-            raise RunsError(f"{ascii(spec.workload)}: a name that is not UTF-8 cannot be kept; rename it") from None
+            raise RunsError(f"{spec.workload!a}: a name that is not UTF-8 cannot be kept; rename it") from None
         try:
             root.mkdir(parents=True, exist_ok=True)
             while True:
