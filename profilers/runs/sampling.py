@@ -5,9 +5,11 @@ A run also gets a few values of the GPUs beside its own, every few seconds: what
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profilers.collectors.telemetry import dcgm
@@ -17,6 +19,8 @@ from profilers.collectors.telemetry.devices import visible
 from profilers.collectors.telemetry.gpm import BEFORE_HOPPER
 from profilers.collectors.telemetry.nvidia import BRIEF, NvmlCollector
 from profilers.collectors.telemetry.nvml import Gpu, Nvml
+from profilers.runs.folder import RunFolder, RunsError
+from profilers.runs.leases import holders
 
 if TYPE_CHECKING:
     from profilers.runs.jobs import Job
@@ -27,6 +31,9 @@ FLOOR_S = 0.5
 
 BESIDE_S = 5.0
 """GPUs that no run of ours is on are sampled this often."""
+
+_HOLDER = re.compile(r"run ([A-Za-z0-9][A-Za-z0-9._-]*) of ")
+"""What a run writes into the lease of its device."""
 
 
 class Sampler:
@@ -40,7 +47,7 @@ class Sampler:
         self._cpu = CpuCollector()
         self._nvml: Nvml | None = None
         self._own: dict[str, NvmlCollector] = {}
-        self._dcgm: dict[str, dcgm.DcgmCollector] = {}
+        self._dcgm = dcgm.Dcgm()
         self._beside: NvmlCollector | None = None
         self._beside_of: frozenset[str] = frozenset()
         self._beside_at = -BESIDE_S
@@ -57,6 +64,7 @@ class Sampler:
             self._thread.join(timeout=2 * self._interval)
         for collector in (*self._own.values(), *([self._beside] if self._beside else [])):
             collector.close()
+        self._dcgm.close()
         self._cpu.close()
         if self._nvml is not None:
             self._nvml.close()
@@ -70,6 +78,7 @@ class Sampler:
         jobs = [job for job in self._jobs() if job.process is not None and not job.ended]
         if not jobs:
             self._let_go(frozenset())
+            self._dcgm.turn_over()
             return
         going = {job.run.id for job in jobs}
         self._told = {key for key in self._told if key[0] in going}
@@ -77,8 +86,10 @@ class Sampler:
         host = self._cpu.sample(tuple(job.process.pid for job in jobs if job.process is not None))
         on_gpu = [job for job in jobs if job.spec.device.startswith("cuda")]
         self._let_go(frozenset(key for job in on_gpu for key, _, _ in _gpus(job)))
-        counting = any(job.spec.counters for job in jobs)
-        by_job = {id(job): self._of_gpu(job, counting) for job in on_gpu}
+        # DCGM's profiling fields and the collecting of counters take the same lock, for the whole machine.
+        counted = bool(self._dcgm.named and on_gpu) and counting(jobs)
+        by_job = {id(job): self._of_gpu(job, counted) for job in on_gpu}
+        self._dcgm.turn_over()
         beside = self._of_others(on_gpu) if on_gpu else None
         spent = round((time.perf_counter() - began) * 1e3, 3)
         for job in jobs:
@@ -95,26 +106,22 @@ class Sampler:
             samples.append(Sample(now_ns(), job.spec.device, "sampling_ms", spent, "ms", "self"))
             self._hand(job, samples)
 
-    def _of_gpu(self, job: Job, counting: bool) -> list[Sample]:
+    def _of_gpu(self, job: Job, counted: bool) -> list[Sample]:
         """All values of a run's own GPUs: one, or one a rank."""
-        found = [sample for gpu in _gpus(job) for sample in self._of_one(*gpu, counting)]
+        found = [sample for gpu in _gpus(job) for sample in self._of_one(*gpu, counted)]
         mine = [gpu for key, _, _ in _gpus(job) for _, gpu in self._own[key].devices]
         job.lost = next((gpu.lost for gpu in mine if gpu.lost), "")
         return found
 
-    def _of_one(self, key: str, device: str, uuid: str, counting: bool) -> list[Sample]:
+    def _of_one(self, key: str, device: str, uuid: str, counted: bool) -> list[Sample]:
         nvml = self._opened()
         if key not in self._own:
             gpus = [gpu for gpu in nvml.gpus if gpu.uuid == uuid] if uuid else []
             self._own[key] = NvmlCollector(nvml, [(device, gpu) for gpu in gpus])
-            if dcgm.configured() and uuid:
-                self._dcgm[key] = dcgm.DcgmCollector(dcgm.configured(), [(device, uuid)])
         samples = self._own[key].sample()
         gpus = [gpu for _, gpu in self._own[key].devices]
-        # DCGM's profiling fields and the collecting of counters take the same lock, for the whole machine.
-        if key in self._dcgm and not counting and gpus and gpus[0].refused.get("gpm") == BEFORE_HOPPER:
-            known = self._dcgm[key].sample()
-            metrics = {sample.metric for sample in known if sample.value is not None}
+        if self._dcgm.named and gpus and gpus[0].refused.get("gpm") == BEFORE_HOPPER:
+            known, metrics = dcgm.paused(device) if counted else self._dcgm.sample(device, uuid, gpus[0].name)
             samples = [sample for sample in samples if sample.metric not in metrics] + known
         return samples
 
@@ -140,7 +147,6 @@ class Sampler:
         """Close what belongs to devices that no run is on any more: a long queue must not pile up samples and threads."""
         for key in [key for key in self._own if key not in keys]:
             self._own.pop(key).close()
-            self._dcgm.pop(key, None)
 
     def _hand(self, job: Job, samples: list[Sample]) -> None:
         """Write a run's samples; what is not available is said once, as an event with its reason."""
@@ -154,6 +160,26 @@ class Sampler:
             if sample.value is None and key not in self._told:
                 self._told.add(key)
                 job.event("unavailable", device=sample.device, metric=sample.metric, reason=sample.reason)
+
+
+def counting(jobs: Sequence[Job]) -> bool:
+    """Whether counters are collected, or will be, by one of these runs or by another of the same runs folder."""
+    if any(job.spec.counters for job in jobs):
+        return True
+    ours = {job.run.id for job in jobs}
+    for root in {job.run.path.parent for job in jobs}:
+        for said in holders(root).values():
+            match = _HOLDER.match(said)
+            if match and match.group(1) not in ours and _counts(root, match.group(1)):
+                return True
+    return False
+
+
+def _counts(root: Path, run_id: str) -> bool:
+    try:
+        return bool(RunFolder.open(root / run_id).spec().counters)
+    except (RunsError, OSError):
+        return False
 
 
 def _gpus(job: Job) -> list[tuple[str, str, str]]:

@@ -1,7 +1,9 @@
-"""What units of GPUs before Hopper do, from a running dcgm-exporter on this machine: ``KERNELSCOPE_DCGM`` names its URL.
+"""What units of GPUs before Hopper do, as DCGM tells: ``KERNELSCOPE_DCGM`` says from where.
 
-DCGM's profiling fields take the same lock as CUPTI and Nsight on those GPUs, for the whole machine: they must not be
-asked for while counters are collected. Whether that is so is the caller's to know.
+A URL is a running dcgm-exporter on this machine; ``dcgmi`` is its host engine, asked directly (``host_engine``). Neither
+is asked unless it is named: DCGM's profiling fields take the same lock as CUPTI's counters and Nsight on those GPUs, for
+the whole machine, so that somebody else's Nsight Compute fails while we watch. They must not be asked for while counters
+are collected. Whether that is so is the caller's to know.
 """
 
 from __future__ import annotations
@@ -13,10 +15,15 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Sequence
 
+from profilers.collectors.telemetry import dcgmi
 from profilers.collectors.telemetry.base import Sample, now_ns
+from profilers.collectors.telemetry.host_engine import HostEngine, Reading
 
 SOURCE = "dcgm"
 VARIABLE = "KERNELSCOPE_DCGM"
+HOST_ENGINE = "dcgmi"
+"""The variable's value for the host engine."""
+
 _TIMEOUT_S = 0.5
 _MOST_BYTES = 4_000_000
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -40,9 +47,67 @@ _LINE = re.compile(r"^(DCGM_FI_PROF_\w+)\{([^}]*)\}\s+(\S+)")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
+PAUSED = "DCGM is not asked while counters are collected: both take the same lock"
+NOT_OFFERED = "DCGM does not have it for this GPU"
+METRICS = frozenset(metric for metric, _, _ in FIELDS.values())
+
+
 def configured() -> str:
-    """The exporter's URL, '' where none is named."""
+    """The exporter's URL, :data:`HOST_ENGINE`, or '' where neither is named."""
     return os.environ.get(VARIABLE, "").strip()
+
+
+class Dcgm:
+    """DCGM for the sampler, from what is ``named``: :func:`configured` where nothing is given.
+
+    A turn is: :meth:`sample` for each GPU that wants it, then :meth:`turn_over`. GPUs that were not asked for in a turn
+    are watched no longer; where none was, nothing of ours holds the counters' lock.
+    """
+
+    def __init__(self, named: str | None = None) -> None:
+        self.named = configured() if named is None else named
+        self._engines: dict[str, HostEngine] = {}
+        self._asked: dict[str, set[str]] = {}
+
+    def sample(self, device: str, uuid: str, model: str) -> tuple[list[Sample], frozenset[str]]:
+        """A GPU's samples, and the metrics of which DCGM speaks now: nothing else need be said of them."""
+        if self.named != HOST_ENGINE:
+            found = DcgmCollector(self.named, [(device, uuid)]).sample()
+            return found, frozenset(sample.metric for sample in found)
+        # One child a model: DCGM watches no group of several.
+        engine = self._engines.setdefault(model, HostEngine())
+        asked = self._asked.setdefault(model, set())
+        asked.add(uuid)
+        reading, why = engine.read(uuid)
+        if why:
+            return [Sample(now_ns(), device, "sm_pct", None, "%", SOURCE, why)], frozenset({"sm_pct"})
+        return [] if reading is None else _of_reading(device, reading, engine.lacking()), METRICS
+
+    def turn_over(self) -> None:
+        """End of a turn. Never waits."""
+        for model, engine in self._engines.items():
+            engine.want(self._asked.get(model, ()))
+        self._asked = {}
+
+    def close(self) -> None:
+        """End what was started."""
+        for engine in self._engines.values():
+            engine.close()
+        self._engines = {}
+
+
+def paused(device: str) -> tuple[list[Sample], frozenset[str]]:
+    """What :meth:`Dcgm.sample` would say, where it must not ask."""
+    return [Sample(now_ns(), device, "sm_pct", None, "%", SOURCE, PAUSED)], frozenset({"sm_pct"})
+
+
+def _of_reading(device: str, reading: Reading, lacking: Sequence[int]) -> list[Sample]:
+    found = []
+    for number, value in (*reading.values.items(), *((number, NOT_OFFERED) for number in lacking)):
+        metric, factor, unit = FIELDS[dcgmi.FIELDS[number]]
+        known = round(value * factor, 3) if isinstance(value, float) else None
+        found.append(Sample(reading.t_ns, device, metric, known, unit, SOURCE, "" if known is not None else str(value)))
+    return found
 
 
 class DcgmCollector:
@@ -100,6 +165,8 @@ def parse(text: str) -> dict[str, dict[str, float]]:
 def _fetch(url: str) -> str:
     parts = urllib.parse.urlsplit(url)
     if parts.scheme != "http" or parts.hostname not in _LOCAL:
-        raise ValueError(f"{VARIABLE} must be an http address on this machine, such as http://localhost:9400/metrics")
+        raise ValueError(
+            f"{VARIABLE} must be an http address on this machine, such as http://localhost:9400/metrics, or {HOST_ENGINE}"
+        )
     with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:  # noqa: S310
         return str(answer.read(_MOST_BYTES).decode("utf-8", "replace"))

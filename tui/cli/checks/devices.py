@@ -35,7 +35,7 @@ def checks() -> Iterator[Check]:
 
 def _live_units(nvml: Nvml) -> Check:
     """Whether SM, tensor and DRAM activity can be shown live, and from where."""
-    from profilers.collectors.telemetry import dcgm
+    from profilers.collectors.telemetry import dcgm, host_engine
     from profilers.collectors.telemetry.devices import visible
     from profilers.collectors.telemetry.gpm import Gpm
 
@@ -45,9 +45,18 @@ def _live_units(nvml: Nvml) -> Check:
     if not without:
         return Check("devices", "live SM and DRAM", f"GPM on {len(reasons)} of {len(reasons)}")
     value = f"GPM on {len(reasons) - len(without)} of {len(reasons)}: {next(iter(without.values()))}"
-    if dcgm.configured():
-        return Check("devices", "live SM and DRAM", f"{value}; dcgm-exporter at {dcgm.configured()}")
-    loss = f"no live states there; {dcgm.VARIABLE} can name a dcgm-exporter on this machine"
+    named = dcgm.configured()
+    if named and named != dcgm.HOST_ENGINE:
+        return Check("devices", "live SM and DRAM", f"{value}; dcgm-exporter at {named}")
+    count, why = host_engine.probe()
+    if named and count:
+        return Check("devices", "live SM and DRAM", f"{value}; DCGM's host engine lists {count} GPUs")
+    if named:
+        return Check("devices", "live SM and DRAM", f"{value}; {why}", "note", "no live states there")
+    if count:
+        loss = f"no live states there; {dcgm.VARIABLE}={dcgm.HOST_ENGINE} reads them from the DCGM host engine that answers here"
+    else:
+        loss = f"no live states there; {dcgm.VARIABLE} can name a dcgm-exporter here, or {dcgm.HOST_ENGINE}; {why}"
     return Check("devices", "live SM and DRAM", value, "note", loss)
 
 
