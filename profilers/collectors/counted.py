@@ -1,8 +1,9 @@
-"""The workload's second pass: ``python -P -m profilers.collectors.counted RUNFOLDER SUPERVISOR-PID [TRACE]``.
+"""The workload's second pass: ``python -P -m profilers.collectors.counted RUNFOLDER SUPERVISOR-PID [TRACE [SAMPLES]]``.
 
 Built as the run's own worker builds it, warmed up, and then one step between ``cudaProfilerStart`` and
 ``cudaProfilerStop``: the part that ncu measures. With TRACE it is torch.profiler that collects the counters, through
-CUPTI, and writes them there. It ends when its supervisor is gone (its parent may be ncu).
+CUPTI, and writes them there; with SAMPLES as well the GPU is sampled while torch.profiler records the step. It ends when
+its supervisor is gone (its parent may be ncu).
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ _POLL_S = 1.0
 def main(arguments: list[str] | None = None) -> int:
     """Take the steps. Returns the exit code; why it failed is the last line that it prints."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if len(arguments) not in (2, 3):
-        print("usage: python -m profilers.collectors.counted RUNFOLDER SUPERVISOR-PID [TRACE]", file=sys.stderr)
+    if len(arguments) not in (2, 3, 4):
+        usage = "python -m profilers.collectors.counted RUNFOLDER SUPERVISOR-PID [TRACE [SAMPLES]]"
+        print(f"usage: {usage}", file=sys.stderr)
         return 2
     end_with(int(arguments[1]))
     process.go_first_when_memory_runs_out()
@@ -35,18 +37,24 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         import torch
 
-        from profilers.collectors import workloads
+        from profilers.collectors import pm_sampling, workloads
 
+        cupti = pm_sampling.load() if len(arguments) == 4 else None
         progress = Progress()
         device = workloads.open_device(spec, progress)
         workload = workloads.prepare(spec, folder, device, progress)
         for _ in range(max(1, spec.warmup)):
             workload.step()
-        if len(arguments) == 3:
+        if cupti is not None:
+            pm_sampling.sample_step(cupti, torch, workload.step, Path(arguments[2]), Path(arguments[3]))
+        elif len(arguments) == 3:
             step_with_cupti(torch, workload.step, Path(arguments[2]))
         else:
             one_step(torch, workload.step)
         workload.finish()
+    except counters.CountersError as error:
+        print(error.told(), file=sys.stderr, flush=True)
+        return 1
     except BaseException as error:
         traceback.print_exc()
         print(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}", file=sys.stderr, flush=True)

@@ -1,7 +1,9 @@
-"""Hardware counters by Nsight Compute: what it is asked for, and what it says while it works. Light: no torch, no pandas.
+"""Hardware counters: what Nsight Compute is asked for, and what it says while it works. Light: no torch, no pandas.
 
 ``ncu`` runs the workload once more, from scratch, and replays every kernel of one step several times, once for each set
-of counters that fits into the hardware. That takes long, and needs the driver's permission.
+of counters that fits into the hardware. That takes long, and needs the driver's permission. Two other ways run it once
+more and replay less: torch.profiler's own counter mode (``cupti``) and sampling (``pm``,
+:mod:`profilers.collectors.pm_sampling`).
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import re
 import shutil
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 _TIME = "gpu__time_duration.sum"
@@ -53,7 +56,10 @@ CUPTI = "cupti"
 CUPTI_METRICS = tuple(name for name in SIX if name != _THREADS)
 """What torch.profiler is asked for in its counter mode: thread counts are the launch's own there."""
 
-CHOICES = (*SETS, CUPTI)
+PM = "pm"
+"""The step is not replayed: the GPU's performance monitors are sampled while it runs."""
+
+CHOICES = (*SETS, CUPTI, PM)
 
 EVERY = {1: "", 2: ".*[02468]", 5: ".*[05]", 10: ".*0", 20: ".*[02468]0", 50: ".*[05]0", 100: ".*00"}
 """Every n-th invocation of each kernel -> ncu's pattern for invocation numbers."""
@@ -68,10 +74,31 @@ NO_PERMISSION = (
     "needs --cap-add SYS_ADMIN"
 )
 
+PM_MISSING = "--counters pm needs cupti-python 13.3 or newer: see Counters in the README, which says how to install it"
+
+DENIED = "ERR_NVGPUCTRPERM"
+"""NVIDIA's own word for what :data:`NO_PERMISSION` explains."""
+
 _PROFILING = re.compile(r'^==PROF== Profiling "(?P<name>.*)"(?: - \d+)?(?: \([^)]*\))?:')
 _ERROR = re.compile(r"^==ERROR==\s*(?P<text>.*)")
 _UNKNOWN_METRIC = re.compile(r"[Ff]ailed to find metric[s]?:?\s+(?:regex:)?(?P<name>[\w.]+)")
 _NOTHING = re.compile(r"No kernels were profiled")
+
+
+class CountersError(Exception):
+    """Why there are no counters, in one line. The worker of the second pass tells it as ncu tells its own."""
+
+    def told(self) -> str:
+        """The line for :meth:`Progress.hear`."""
+        return f"==ERROR== {self}"
+
+
+def find_sampling() -> bool:
+    """Whether cupti-python is here in a version that samples. It is looked for and not imported."""
+    spec = find_spec("cupti")
+    return spec is not None and any(
+        (Path(folder) / "pm_sampling.py").is_file() for folder in spec.submodule_search_locations or ()
+    )
 
 
 def find_ncu() -> str | None:
@@ -105,7 +132,7 @@ def command(ncu: str, metrics: tuple[str, ...], every: int, page: Path, target: 
 
 def worker(folder: Path, supervisor: int, *more: str) -> list[str]:
     """The target: the run's workload, one step of it in the profiler's range. ``more``: a file for the trace with
-    counters, where torch.profiler itself collects them."""
+    counters, where torch.profiler itself collects them; or one for a plain trace and one for the samples beside it."""
     return [sys.executable, "-P", "-m", "profilers.collectors.counted", str(folder), str(supervisor), *more]
 
 
@@ -128,7 +155,7 @@ class Progress:
         elif found := _UNKNOWN_METRIC.search(line):
             self.unknown = tuple(dict.fromkeys((*self.unknown, found.group("name"))))
             self.problem = self.problem or f"this GPU has no metric {found.group('name')}"
-        elif "ERR_NVGPUCTRPERM" in line:
+        elif DENIED in line:
             self.problem = NO_PERMISSION
         elif _NOTHING.search(line):
             self.problem = self.problem or "Nsight Compute saw no kernel in the measured step"

@@ -34,7 +34,8 @@ _SIGN = re.compile(r"(?<=\d)(?:ull|ul|u|ll|l)\b", re.IGNORECASE)
 def join_counters(recording: Recording, counters: Recording) -> tuple[Recording, int, int]:
     """``recording`` with the counters of ``counters``, how many of its kernels got some, and how many did not.
 
-    Sets ``sm_pct``, ``dram_pct``, ``tensor_pct`` and ``source``, and ``flops`` and ``bytes`` where they were measured.
+    Sets ``sm_pct``, ``dram_pct``, ``tensor_pct`` and ``source``, and ``flops`` and ``bytes`` where they were measured. A
+    kernel that was seen and not measured (no sample fell into it) gives nothing, and keeps its counterpart from another's.
     Copies and sets have no counters. Notes say how many matched, how many of those by name alone, how often counters
     were repeated, and how many of the counters found no kernel.
     """
@@ -56,7 +57,9 @@ def join_counters(recording: Recording, counters: Recording) -> tuple[Recording,
     same_launch = pair >= 0
     _pair(pair, ours, theirs, ["device", "full"])
     _pair_bare(pair, ours, theirs)
+    something = measured[[*_COPIED, *_MEASURED]].notna().any(axis=1).to_numpy()
     hit = np.flatnonzero(pair >= 0)
+    hit = hit[something[pair[hit]]]
     matched = len(hit)
     frame = kernels.copy(deep=False)
     for name in (*_COPIED, *_MEASURED):
@@ -67,7 +70,7 @@ def join_counters(recording: Recording, counters: Recording) -> tuple[Recording,
         frame[name] = values
     frame["source"] = _sources(kernels, measured, pair, hit)
     tool = counters.origin.tool or "Nsight Compute"
-    notes = _notes(pair, hit, same_launch, len(target), len(measured), tool)
+    notes = _notes(pair, hit, same_launch, len(target), int(something.sum()), tool)
     return recording.replace(kernels=KERNELS.conform(frame)).with_notes(*notes), matched, len(target) - matched
 
 

@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ PAGE = "counters.csv"
 """ncu's raw page, kept in the run folder: it opens like any other recording."""
 CUPTI_TRACE = "counters-cupti.json"
 """torch.profiler's trace, where that collected them."""
+PM_TRACE, PM_SAMPLES = "counters-pm-trace.json", "counters-pm-samples.json"
+"""The step that was sampled: torch.profiler's trace of it, and the GPU's samples."""
 LOG = "counters.log"
 GRACE_S = 4.0
 _POLL_S = 0.1
@@ -70,6 +73,9 @@ class Counting(threading.Thread):
         if self._spec.counters == counters.CUPTI:
             self._measure_with_cupti()
             return
+        if self._spec.counters == counters.PM:
+            self._measure_with_samples()
+            return
         ncu = counters.find_ncu()
         if ncu is None:
             self._note(counters.NOT_HERE)
@@ -106,6 +112,34 @@ class Counting(threading.Thread):
         from profilers.readers import cupti
 
         self._join(cupti.read(trace), said.problem)
+
+    def _measure_with_samples(self) -> None:
+        """The GPU is sampled while torch.profiler records one step that is not replayed."""
+        trace, output = self._run.path / PM_TRACE, self._run.path / PM_SAMPLES
+        for path in (trace, output):
+            path.unlink(missing_ok=True)
+        self.phase = "counters: one step, sampled by CUPTI"
+        said = self._follow(counters.worker(self._run.path, os.getpid(), str(trace), str(output)), None)
+        if self._stopped.is_set():
+            return
+        if not output.is_file():
+            self._note(said.problem or self._last_words())
+            return
+        from profilers.analysis import pm_counters
+        from profilers.analysis.pm_align import CannotAlignError
+        from profilers.readers import kineto, pm_samples
+        from profilers.readers.errors import ReadError
+
+        self.phase = "counters: placing samples on kernels"
+        try:
+            measured, coverage = pm_counters.measured(kineto.read(trace), pm_samples.read(output))
+        except (CannotAlignError, ReadError) as error:
+            self._note(str(error))
+            return
+        self._join(measured, said.problem, coverage.line())
+        lost = (f"counters: {note.count:,} {note.text}" for note in measured.notes if note.code == pm_samples.DROPPED)
+        cut = (f"counters: {note.text}" for note in measured.notes if note.code == pm_samples.FULL)
+        self.notes = (*self.notes, *lost, *cut)
 
     def _pass(self, ncu: str, metrics: tuple[str, ...], total: int | None) -> counters.Progress:
         page = self._run.path / PAGE
@@ -179,7 +213,8 @@ class Counting(threading.Thread):
 
     # --- joining ------------------------------------------------------------------------------------------------------
 
-    def _join(self, measured: Recording, problem: str) -> None:
+    def _join(self, measured: Recording, problem: str, how: str = "") -> None:
+        """Lay what was measured onto every window. ``how``: one line on a pass that was no replay."""
         from profilers.runs.reading import on_device
 
         self.phase, self.eta_s = "counters: joining them to the windows", None
@@ -191,7 +226,8 @@ class Counting(threading.Thread):
             self._run.write_window(number, joined)
         every = self._spec.counters_every
         which = "every kernel" if every == 1 else f"every {every}th invocation of each kernel"
-        text = f"counters ({self._spec.counters}) of {which} of one step: {len(measured.kernels):,} measured"
+        how = how or f"{which} of one step: {len(measured.kernels):,} measured"
+        text = f"counters ({self._spec.counters}) of {how}"
         self.notes = (
             *self.notes,
             f"{text}; {matched:,} kernels in the windows have them, {without:,} have not",
@@ -231,10 +267,12 @@ class _Lines:
 
 def with_counters(recording: Recording, measured: Recording) -> tuple[Recording, int, int]:
     """A window with measured counters, how many of its kernels have them, and how many keep an estimate."""
+    from profilers.analysis.pm_counters import FLOOR
     from profilers.analysis.prepare import prepare
     from profilers.readers.ncu import join_counters
 
     # What was said of the estimates is said anew of those that stay.
     fresh = recording.replace(notes=tuple(note for note in recording.notes if note.code not in _STALE))
     joined, matched, unmatched = join_counters(fresh, measured)
-    return prepare(joined), matched, unmatched
+    floors = [replace(note, count=matched) for note in measured.notes if note.code == FLOOR and matched]
+    return prepare(joined.with_notes(*floors)), matched, unmatched
