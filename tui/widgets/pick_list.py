@@ -30,6 +30,18 @@ class Item:
     search: str = ""
 
 
+class _Said(Message):
+    """From a list (its ``control``), about the entry with this key; '' where it is about none."""
+
+    def __init__(self, sender: PickList, key: str = "") -> None:
+        super().__init__()
+        self.sender, self.key = sender, key
+
+    @property
+    def control(self) -> PickList:
+        return self.sender
+
+
 class PickList(ScrollView, can_focus=True):
     """Space picks, enter picks and goes on. Headings group entries; the filter looks at text, detail and search words."""
 
@@ -44,38 +56,14 @@ class PickList(ScrollView, can_focus=True):
         Binding("enter", "enter", "Pick and go on", show=False, id="list.enter"),
     ]
 
-    class Changed(Message):
+    class Changed(_Said):
         """The picks changed."""
 
-        def __init__(self, sender: PickList) -> None:
-            super().__init__()
-            self.sender = sender
-
-        @property
-        def control(self) -> PickList:
-            return self.sender
-
-    class Moved(Message):
+    class Moved(_Said):
         """The cursor is on another entry."""
 
-        def __init__(self, sender: PickList, key: str) -> None:
-            super().__init__()
-            self.sender, self.key = sender, key
-
-        @property
-        def control(self) -> PickList:
-            return self.sender
-
-    class Entered(Message):
+    class Entered(_Said):
         """Enter on an entry."""
-
-        def __init__(self, sender: PickList, key: str) -> None:
-            super().__init__()
-            self.sender, self.key = sender, key
-
-        @property
-        def control(self) -> PickList:
-            return self.sender
 
     def __init__(self, *, several: bool = True, id: str | None = None) -> None:
         super().__init__(id=id)
