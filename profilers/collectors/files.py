@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import threading
 from pathlib import Path
+
+_RANK = re.compile(r"\[rank \d+\]")
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 """What the operating system says when a disk or a quota is full."""
@@ -39,7 +42,10 @@ def read_bytes(path: Path) -> bytes | None:
 
 
 def tail(path: Path, lines: int, limit: int = 64 * 1024) -> list[str]:
-    """The last ``lines`` lines of a text file, read from at most its last ``limit`` bytes; [] where there is none."""
+    """The last ``lines`` lines of a text file, read from at most its last ``limit`` bytes; [] where there is none.
+
+    Of a line that was rewritten (a progress bar) the newest state, of each rank where several write into the file.
+    """
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -48,9 +54,22 @@ def tail(path: Path, lines: int, limit: int = 64 * 1024) -> list[str]:
     except OSError:
         return []
     text = data.decode("utf-8", "replace")
-    found = [line.rstrip() for line in text.replace("\r", "\n").split("\n")]
+    found = [state for line in text.split("\n") for state in newest(line)]
     if size > limit:
         found = found[1:]
     while found and not found[-1]:
         found.pop()
     return found[-lines:] if lines > 0 else []
+
+
+def newest(line: str) -> list[str]:
+    """What stays of a line of text that was rewritten after carriage returns: its last state, or the last of each rank
+    (``[rank 1] ...``, see :mod:`profilers.collectors.rankoutput`)."""
+    states: dict[str, str] = {}
+    for text in line.split("\r"):
+        if text.strip():
+            rank = _RANK.match(text)
+            key = rank[0] if rank else ""
+            states.pop(key, None)
+            states[key] = text.rstrip()
+    return list(states.values()) or [""]

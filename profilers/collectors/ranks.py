@@ -2,8 +2,9 @@
 
 Every rank is a worker of its own (:mod:`profilers.collectors.worker`) in ``ranks/N`` of the run folder, with the
 variables that ``torch.distributed`` reads. A window of the run is made when every rank has recorded the one of its
-number: ``raw/NNNN.json`` is then a folder with a trace a rank. When one rank fails the others are ended, and the run
-ends with that rank's exit code. Never imports torch.
+number: ``raw/NNNN.json`` is then a folder with a trace a rank. What a rank prints is in the run's log with its number
+before every line. When one rank fails the others are ended, and the run ends with the exit code of the one that failed
+first. When none takes a step for long, the progress says where each of them is. Never imports torch.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import msgspec
 
-from profilers.collectors import files, process, protocol
+from profilers.collectors import files, process, protocol, whereabouts
 from profilers.collectors.protocol import Failure, Progress
+from profilers.collectors.rankoutput import Output
 from profilers.collectors.spec import Spec, decode, encode
 
 RANKS = "ranks"
@@ -30,7 +33,12 @@ GRACE_S = 4.0
 SILENT_S = 60.0
 """A window that some rank has not recorded for so long after another is given up."""
 
+STILL_S = 60.0
+"""When no rank has taken a step for so long, the progress says where each is."""
+
 _POLL_S = 0.05
+_LOOK_S = 1.0
+_OUTPUT_S = 0.5
 _ENCODER = msgspec.json.Encoder()
 _PROGRESS = msgspec.json.Decoder(Progress)
 _FAILURE = msgspec.json.Decoder(Failure)
@@ -56,29 +64,50 @@ class Ranks:
         self._paused = False
         self._lacking_since: float | None = None
         self._said = b""
+        self._ended_at: dict[int, float] = {}
+        self._outputs: list[Output] = []
+        self._still_s = float(spec.extra.get("still_s", STILL_S))
+        self._looked = 0.0
+        self._steps: list[int] = []
+        self._stepped = time.monotonic()
+        self._where = ""
 
     def start(self) -> None:
         """Start every rank."""
         port = free_port()
         for rank, place in enumerate(self.folders):
             (place / protocol.RAW).mkdir(parents=True, exist_ok=True)
-            (place / protocol.SPEC).write_bytes(encode(msgspec.structs.replace(self._spec, ranks=1)))
+            (place / protocol.SPEC).write_bytes(encode(of_rank(self._spec, rank)))
+            reading, writing = os.pipe()
             self.processes.append(
                 subprocess.Popen(
                     [sys.executable, "-P", "-m", "profilers.collectors.worker", str(place), str(os.getpid())],
                     env={**os.environ, **environment(rank, self.size, port)},
                     stdin=subprocess.DEVNULL,
+                    stdout=writing,
+                    stderr=writing,
                 )
             )
+            os.close(writing)
+            self._outputs.append(Output(rank, reading))
+            self._outputs[-1].start()
+            threading.Thread(target=self._await, args=(rank,), name=f"rank-{rank}", daemon=True).start()
+
+    def _await(self, rank: int) -> None:
+        """Note when a rank's process ends: the main thread may look only after others have followed it."""
+        self.processes[rank].wait()
+        self._ended_at[rank] = time.time()
 
     def turn(self) -> int | None:
         """One look at everything; the run's exit code once all ranks have ended."""
         codes = [process.poll() for process in self.processes]
         self._pass_pause_on()
         self._gather()
+        self._look_for_steps()
         self._tell()
-        failed = [rank for rank, code in enumerate(codes) if code]
-        if failed:
+        if any(codes):
+            # One that has said why it failed may take longer to end than those that fail because of it.
+            failed = [rank for rank, code in enumerate(codes) if code or self._gave_up(rank)]
             return self._fail(min(failed, key=self._failed_at))
         if all(code == 0 for code in codes):
             self._finish()
@@ -96,31 +125,43 @@ class Ranks:
                 else:
                     (place / protocol.PAUSE).unlink(missing_ok=True)
 
-    def _failed_at(self, rank: int) -> float:
-        """When a rank said why it failed: the others' failures follow from the first one's. One that was killed said
-        nothing, and was the first."""
+    def _gave_up(self, rank: int) -> bool:
+        return (self.folders[rank] / protocol.FAILURE).exists()
+
+    def _failed_at(self, rank: int) -> tuple[bool, float]:
+        """Sorts the rank that failed first before those that failed because of it: by when it said why, else by when it
+        was gone. SIGKILL follows from no other rank's failure, so one that was killed comes before all."""
+        ended = self._ended_at.get(rank, time.time())
         try:
-            return (self.folders[rank] / protocol.FAILURE).stat().st_mtime
+            ended = min(ended, (self.folders[rank] / protocol.FAILURE).stat().st_mtime)
         except OSError:
-            return 0.0
+            pass
+        return self.processes[rank].poll() != -signal.SIGKILL, ended
 
     def _fail(self, rank: int) -> int:
         """End the other ranks: without this one they would wait for ever."""
-        code = self.processes[rank].returncode
-        failure = _failure(self.folders[rank], rank, code)
-        others = [process for process in self.processes if process.poll() is None]
-        for other in others:
-            other.terminate()
+        alive = [other for other, process in enumerate(self.processes) if process.poll() is None]
+        places = {
+            other: place for other in alive if other != rank and (place := whereabouts.told(self.folders[other]).place)
+        }
+        for other in alive:
+            if other != rank:
+                self.processes[other].terminate()
         deadline = time.monotonic() + GRACE_S
-        while time.monotonic() < deadline and any(other.poll() is None for other in others):
+        while time.monotonic() < deadline and any(self.processes[other].poll() is None for other in alive):
             time.sleep(_POLL_S)
-        for other in others:
-            if other.poll() is None:
-                other.kill()
-            other.wait()
+        # The one that failed leaves with its own code, unless it hangs on the way out.
+        code = self.processes[rank].poll()
+        for other in alive:
+            if self.processes[other].poll() is None:
+                self.processes[other].kill()
+            self.processes[other].wait()
+        failure = _failure(self.folders[rank], rank, code or 1)
+        if places and not self._where and not (self.folder / protocol.STOP).exists():
+            self._where = f"when rank {rank} failed: {whereabouts.together(places)}"
         self._finish()
         files.write_atomic(self.folder / protocol.FAILURE, _ENCODER.encode(failure))
-        return code if code > 0 else 128 - code
+        return 1 if code is None else code if code > 0 else 128 - code
 
     # --- windows ------------------------------------------------------------------------------------------------------
 
@@ -163,7 +204,11 @@ class Ranks:
             self._dropped += 1
 
     def _finish(self) -> None:
-        """The windows that all ranks still have."""
+        """The windows that all ranks still have, and the last that they printed. A process of a rank's own that lives on
+        may hold its output open: that is not waited for."""
+        deadline = time.monotonic() + _OUTPUT_S
+        for output in self._outputs:
+            output.join(max(0.0, deadline - time.monotonic()))
         while self._gather() or protocol.raw_windows(self.folder) or self._held():
             time.sleep(_POLL_S)
         self._tell(ended=True)
@@ -172,6 +217,21 @@ class Ranks:
         return any(number > self._window for place in self.folders for number, _ in protocol.raw_windows(place))
 
     # --- progress -----------------------------------------------------------------------------------------------------
+
+    def _look_for_steps(self) -> None:
+        """When no rank has taken a step for long, find out where each of them is."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK_S:
+            return
+        self._looked = now
+        found = [whereabouts.told(place) for place in self.folders]
+        steps = [rank.steps for rank in found]
+        if steps != self._steps or self._paused:
+            self._steps, self._stepped, self._where = steps, now, ""
+        elif any(steps) and min(steps) >= 0 and now - self._stepped >= self._still_s:
+            ended = {rank for rank, process in enumerate(self.processes) if process.poll() is not None}
+            places = {rank: whereabouts.ENDED if rank in ended else at.place for rank, at in enumerate(found)}
+            self._where = f"no step for {self._still_s:g} s: {whereabouts.together(places)}"
 
     def _tell(self, ended: bool = False) -> None:
         """The first rank's progress as the run's, with the notes of all."""
@@ -188,6 +248,9 @@ class Ranks:
         notes.append(f"{self.size} ranks; step times are of rank 0")
         if self._dropped:
             notes.append(f"{self._dropped} windows were left out: not every rank recorded them")
+        if self._where:
+            notes.append(self._where)
+            first.phase, first.eta_s = self._where, None
         first.notes = tuple(notes)
         peaks = [progress.peak_memory_bytes for progress in known if progress.peak_memory_bytes is not None]
         first.peak_memory_bytes = max(peaks, default=None)
@@ -197,6 +260,11 @@ class Ranks:
         if data != self._said:
             self._said = data
             files.write_atomic(self.folder / protocol.PROGRESS, data)
+
+
+def of_rank(spec: Spec, rank: int) -> Spec:
+    """What one rank's worker is asked: to run the script once, and to tell where it is."""
+    return msgspec.structs.replace(spec, ranks=1, extra={**spec.extra, "rank": rank})
 
 
 def environment(rank: int, size: int, port: int) -> dict[str, str]:

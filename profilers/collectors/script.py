@@ -21,7 +21,7 @@ from types import CodeType, ModuleType, TracebackType
 
 import torch
 
-from profilers.collectors import usercode
+from profilers.collectors import usercode, whereabouts
 from profilers.collectors.failures import UsageError, explain
 from profilers.collectors.protocol import Failure, Progress
 from profilers.collectors.session import Session
@@ -51,6 +51,7 @@ def run(
             progress.device_name = torch.cuda.get_device_name(torch.cuda.current_device())
 
     finder = StepFinder(session, float(spec.extra.get("slice_after_s", SLICE_AFTER_S)), began)
+    beat_s = float(spec.extra.get("beat_s", whereabouts.BEAT_S))
     progress.state, progress.phase = "warming", "the script runs; no step has been seen yet"
     report(progress)
     for stream in (sys.stdout, sys.stderr):
@@ -61,10 +62,14 @@ def run(
     usercode.step_aside(path.parent.absolute())
     sys.argv = [str(path), *spec.argv]
     finder.install()
+    # A rank says where it is, so that of ranks that hang the odd one out can be told.
+    silent = whereabouts.tell(folder, lambda: finder.counted, beat_s) if "rank" in spec.extra else None
     try:
         ended = _as_main(path, spec.device, spec.workload if spec.module else "")
     finally:
         finder.remove()
+        if silent is not None:
+            silent()
         recorded, done = progress.windows_done, session.done
         session.close()
     if finder.found:

@@ -26,6 +26,8 @@ from profilers.collectors.spec import Spec
 SLOW_STEP_S = 2.0
 """Steps longer than this get no unprofiled step between windows: it would cost a third of the run."""
 
+GOES_ON = "all is recorded, the script goes on"
+
 _WAIT_POLL_S = 0.02
 _PAUSE_LOOK_S = 0.1
 _REPORT_S = 0.2
@@ -189,6 +191,9 @@ class Session:
         self.close()
         self.done = True
         self.progress.eta_s = 0.0
+        if self.spec.target == "script":
+            self.progress.phase, self.progress.eta_s = GOES_ON, None
+            self._say(always=True)
 
     # --- windows ------------------------------------------------------------------------------------------------------
 

@@ -88,6 +88,11 @@ class StepFinder:
         self._undo = []
 
     @property
+    def counted(self) -> int:
+        """Steps taken so far, those after the last window as well; -1 once they are no longer counted."""
+        return -1 if self._inert else self.steps
+
+    @property
     def found(self) -> str:
         """What marked the steps, for people; '' while nothing has."""
         if self.kind == _RANGE:
@@ -150,13 +155,15 @@ class StepFinder:
         """A step of this kind has ended here."""
         self._due = False
         here = threading.get_ident()
-        if self._inert or self._busy or kind < self.kind or self.session.done:
+        if self._inert or self._busy or kind < self.kind:
             return
         if self._thread is None or self.kind <= _SLICES:
             self._thread = here
         if here != self._thread:
             return
         self.steps += 1
+        if self.session.done:
+            return
         held, self.kind = self.kind, kind
         if held == -1:
             self._do(self._first_step)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from pathlib import Path
 
 import pytest
-from conftest_runs import WORKLOADS, ended
+from conftest_runs import WORKLOADS, ended, until
 
 from profilers.analysis.options import Options
 from profilers.analysis.summary import summary
-from profilers.collectors import protocol, ranks
+from profilers.collectors import files, protocol, ranks
 from profilers.collectors.protocol import Progress
 from profilers.runs.folder import RunFolder
-from profilers.runs.launch import launch
+from profilers.runs.launch import launch, stop
 from profilers.runs.spec import Spec
+from profilers.runs.status import process_start
 
 sys.path.insert(0, str(WORKLOADS))
 import scripts
@@ -30,7 +32,7 @@ def _loopback() -> None:
         pytest.skip("the loopback interface cannot be used here")
 
 
-def started(root: Path, home: Path, *argv: str) -> RunFolder:
+def started(root: Path, home: Path, *argv: str, **changes) -> RunFolder:
     home.mkdir()
     (home / "ddp.py").write_text(scripts.DISTRIBUTED)
     given = {
@@ -41,7 +43,7 @@ def started(root: Path, home: Path, *argv: str) -> RunFolder:
         "dtype": "",
         "batch": 0,
     }
-    spec = Spec(**given, argv=argv, cwd=str(home), warmup=1, timed_steps=1, windows=2, ranks=2)
+    spec = Spec(**given, argv=argv, cwd=str(home), warmup=1, timed_steps=1, windows=2, ranks=2, **changes)
     (run,) = launch([spec], root)
     return run
 
@@ -52,7 +54,7 @@ def test_one_run_with_a_timeline_a_rank(root, tmp_path):
     assert (status.state, status.exit_code, status.windows_done) == ("finished", 0, 2), run.log_tail(30)
     assert "2 ranks; step times are of rank 0" in status.notes
     log = run.log_tail(30)
-    assert {line for line in log if line.startswith("rank")} == {"rank 0 of 2 ended", "rank 1 of 2 ended"}
+    assert {line for line in log if "ended" in line} == {"[rank 0] rank 0 of 2 ended", "[rank 1] rank 1 of 2 ended"}
     recording = run.recording()
     frame = summary(recording, Options()).set_index("device")
     assert list(frame.index) == ["rank0/cpu", "rank1/cpu"]
@@ -77,6 +79,46 @@ def test_a_rank_that_was_killed_is_named(root, tmp_path):
     assert status.windows_done == 2
 
 
+def test_the_first_that_failed_is_named_though_its_end_comes_later(root, tmp_path):
+    run = started(root, tmp_path / "home", "linger")
+    status = ended(run)
+    assert status.cause.startswith("rank 1: RuntimeError: rank one was first"), (status.cause, run.log_tail(30))
+    assert status.exit_code == 1
+    log = "\n".join(run.log_tail(60))
+    assert "[rank 1] RuntimeError: rank one was first" in log
+    assert "[rank 0] Fatal Python error: Aborted" in log
+
+
+def test_ranks_that_hang_say_where_they_are(root, tmp_path):
+    run = started(root, tmp_path / "home", "hang", extra={"still_s": 1.0, "beat_s": 0.1})
+    until(lambda: run.status().phase.startswith("no step for"), f"the hang to be noticed: {run.status()}")
+    phase = run.status().phase
+    waits, sleeps = (
+        number
+        for number, line in enumerate(scripts.DISTRIBUTED.splitlines(), 1)
+        if "backward()" in line or "sleep(600)" in line
+    )
+    assert phase == f"no step for 1 s: rank 0 at ddp.py:{waits} (in backward), rank 1 at ddp.py:{sleeps}"
+    assert "[rank 1] rank one waits for" in run.log_tail(30), "its last words, though the line was not ended"
+    status = stop(run, wait_s=30)
+    assert status.state == "stopped"
+    assert phase in status.notes
+    assert not any(alive(pid) for pid in pids(run)), "nothing is left behind"
+
+
+def pids(run: RunFolder) -> list[int]:
+    """Processes whose command line names the run's folder."""
+    return [
+        int(path.parent.name)
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if os.fsencode(run.path) in (files.read_bytes(path) or b"")
+    ]
+
+
+def alive(pid: int) -> bool:
+    return process_start(pid) is not None
+
+
 def test_what_a_rank_is_told(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS")
     told = ranks.environment(1, 4, 29500)
@@ -84,6 +126,27 @@ def test_what_a_rank_is_told(monkeypatch):
     assert (told["MASTER_ADDR"], told["MASTER_PORT"], told["OMP_NUM_THREADS"]) == ("127.0.0.1", "29500", "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert "OMP_NUM_THREADS" not in ranks.environment(0, 4, 29500)
+
+
+def test_of_several_that_failed_the_first_is_told(tmp_path):
+    group = gathered(tmp_path, (), (), ())
+    group.processes = [Left(-6), Left(1), Left(1)]
+    group._ended_at = {0: 20.0, 1: 30.0, 2: 29.0}
+    for rank, second in ((1, 10), (2, 11)):
+        path = group.folders[rank] / protocol.FAILURE
+        path.write_text("{}")
+        os.utime(path, (second, second))
+    assert min(range(3), key=group._failed_at) == 1, "the abort followed from it"
+    group.processes[0] = Left(-9)
+    assert min(range(3), key=group._failed_at) == 0, "nobody is killed because another failed"
+
+
+class Left:
+    def __init__(self, code):
+        self.code = code
+
+    def poll(self):
+        return self.code
 
 
 class Gone:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from profilers.collectors.files import newest
 from profilers.rules.names import visible
 from tui.cli.output import plain, talk
 from tui.format import significant
@@ -69,7 +70,7 @@ class _Output:
 
     def news(self, last: bool = False) -> list[str]:
         """Lines that have been finished since the last call; with ``last`` also one that never was. Of a line that was
-        rewritten (a progress bar) the newest state."""
+        rewritten (a progress bar) the newest state, of each rank."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
@@ -79,7 +80,7 @@ class _Output:
         whole = len(data) if last else data.rfind(b"\n") + 1
         self._offset += whole
         lines = data[:whole].decode("utf-8", "replace").split("\n")
-        return [text.rstrip("\r").rpartition("\r")[2] for text in (lines if lines[-1] else lines[:-1])]
+        return [state for text in (lines if lines[-1] else lines[:-1]) for state in newest(text)]
 
 
 class _Lines:

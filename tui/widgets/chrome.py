@@ -119,14 +119,15 @@ class Headline(Lines):
         text = status.phase or status.state
         if status.state in ("profiling", "reading") and total:
             text = f"window {status.windows_done}/{total}"
-            if status.phase == "paused":
-                text += f" {p.mark('dot')} paused"
+            # "window 3 of 20" says no more than that; anything else does.
+            if status.phase and not status.phase.startswith("window ") and status.state == "profiling":
+                text = fit(f"{text} {p.mark('dot')} {visible(status.phase)}", cells - 2)
         left = [Segment(text + "  ", p.style(p.text))]
         tail = ""
         if status.eta_s is not None:
             tail = f"  {duration(status.eta_s)} left"
-        if total and status.state in ("profiling", "reading"):
-            room = max(min(cells - width(text) - width(tail) - 10, 40), 5)
+        room = min(cells - width(text) - width(tail) - 10, 40)
+        if total and status.state in ("profiling", "reading") and room >= 5:
             left += bars.progress(status.windows_done / total, room, p)
             left.append(Segment(f" {100 * status.windows_done / total:3.0f} %", p.style(p.muted)))
         left.append(Segment(tail, p.style(p.muted)))

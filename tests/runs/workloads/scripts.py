@@ -130,6 +130,8 @@ DISTRIBUTED = """
 import os
 import signal
 import sys
+import threading
+import time
 
 import torch
 import torch.distributed as dist
@@ -141,8 +143,21 @@ net = DistributedDataParallel(torch.nn.Linear(16, 4))
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 for number in range(20):
     optimizer.zero_grad()
-    net(torch.randn(8, 16)).sum().backward()
+    try:
+        net(torch.randn(8, 16)).sum().backward()
+    except RuntimeError:
+        if "linger" in sys.argv:
+            os.abort()  # as the watchdog of NCCL does, because of another rank
+        raise
     optimizer.step()
+    if number == 15 and rank == 1 and "linger" in sys.argv:
+        threading.Thread(target=time.sleep, args=(2,)).start()
+        dist.destroy_process_group()
+        raise RuntimeError("rank one was first")
+    if number == 15 and rank == 1 and "hang" in sys.argv:
+        sys.stdout.write("rank one waits for ")
+        sys.stdout.flush()
+        time.sleep(600)
     if number == 15 and rank == 1 and "raise" in sys.argv:
         raise RuntimeError("rank one is broken")
     if number == 15 and rank == 1 and "kill" in sys.argv:
