@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from profilers.collectors.telemetry.devices import DeviceRow
+from profilers.collectors.telemetry.devices import DeviceRow, best_first
 from profilers.runs.spec import Spec
 from tui.cli.devices import chosen_devices, refuse_what_devices_lack
 from tui.cli.errors import UsageError
@@ -125,3 +125,24 @@ def test_no_estimate_refuses_nothing(monkeypatch: pytest.MonkeyPatch, capsys: py
         [Spec(name="gpt2", workload="gpt2", dtype="fp32", batch=4000, seq=64, device="cpu")], [CPU]
     )
     assert "could not be estimated (CalledProcessError)" in capsys.readouterr().err
+
+
+def test_a_lost_gpu_is_never_chosen_and_its_reason_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    lost = DeviceRow("cuda:0", "GPU", "GPU-0", "cuda", None, None, None, note="the GPU is lost", lost=True)
+    hidden = DeviceRow("cuda:1", "GPU", "GPU-1", "cuda", 80.0, 1.0, 97.0)
+    free = DeviceRow("cuda:2", "GPU", "GPU-2", "cuda", 80.0, 40.0, 0.0)
+    rows = [lost, hidden, free, CPU]
+    assert [row.device for row in best_first(rows)] == ["cuda:2", "cuda:1"]
+    assert chosen_devices("auto", rows, "CUDA 13.0") == [free]
+    with pytest.raises(UsageError, match=r"cuda:0 .*the GPU is lost"):
+        chosen_devices("cuda:0", rows, "CUDA 13.0")
+    with pytest.raises(UsageError, match="no GPU answers: cuda:0: the GPU is lost"):
+        chosen_devices("cuda", [lost, CPU], "CUDA 13.0")
+    assert chosen_devices("auto", [lost, CPU], "CUDA 13.0") == [CPU]
+    assert "running on the CPU: no GPU answers" in capsys.readouterr().err
+
+
+def test_a_gpu_whose_users_are_hidden_is_busy_by_its_utilization(capsys: pytest.CaptureFixture[str]) -> None:
+    hidden = DeviceRow("cuda:0", "GPU", "GPU-0", "cuda", 80.0, 1.0, 97.0)
+    chosen_devices("cuda:0", [hidden, CPU], "CUDA 13.0")
+    assert "cuda:0 is 97 % busy" in capsys.readouterr().err

@@ -40,17 +40,22 @@ def chosen_devices(
                 chosen.append(row)
     for row in chosen:
         if row.busy:
-            talk(f"note: {row.device} is in use by {row.users}: times will be longer than on a free device")
+            talk(f"note: {row.device} is {row.usage}: times will be longer than on a free device")
     return chosen
 
 
 def _one(word: str, rows: Sequence[DeviceRow], build: str) -> DeviceRow:
+    from profilers.collectors.telemetry.devices import best_first
+
+    usable = best_first(rows)
     gpus = [row for row in rows if row.kind in ("cuda", "mig")]
     blind = "" if build.startswith(("CUDA", "ROCm")) else f"the installed torch cannot use a GPU ({build})"
     if word == "auto":
         if blind and gpus:
             talk(f"note: running on the CPU: {blind}")
-        word = "cuda" if gpus and not blind else "cpu"
+        elif gpus and not usable:
+            talk(f"note: running on the CPU: no GPU answers: {gpus[0].device}: {gpus[0].note}")
+        word = "cuda" if usable and not blind else "cpu"
     if word.startswith("cuda") and gpus and blind:
         raise UsageError(f"{word}: {blind}; see https://pytorch.org for one that can")
     if word == "meta":
@@ -58,9 +63,11 @@ def _one(word: str, rows: Sequence[DeviceRow], build: str) -> DeviceRow:
 
         return DeviceRow("meta", "computed, not measured", "", "meta", None, None, None)
     if word == "cuda" and gpus:
-        return min(gpus, key=lambda row: (row.busy, -_free_gb(row)))
+        if not usable:
+            raise UsageError(f"no GPU answers: {gpus[0].device}: {gpus[0].note}")
+        return usable[0]
     for row in rows:
-        if row.device == word and row.kind == "amd":
+        if row.device == word and (row.kind == "amd" or row.lost):
             raise UsageError(f"{word} ({row.name}): {row.note}")
         if row.device == word:
             return row
@@ -71,16 +78,13 @@ def _of_ranks(word: str, best: DeviceRow, rows: Sequence[DeviceRow], ranks: int)
     """A GPU for each rank where none was named: the free ones first, then those with most free memory; in their order."""
     if ranks == 1 or word not in ("auto", "cuda") or best.kind == "cpu":
         return [best]
-    gpus = [row for row in rows if row.kind in ("cuda", "mig")]
+    from profilers.collectors.telemetry.devices import best_first
+
+    gpus = best_first(rows)
     if len(gpus) < ranks:
         here = ", ".join(row.device for row in gpus)
         raise UsageError(f"{ranks} ranks need {ranks} GPUs or the CPU; here is {here}: fewer ranks, or --device cpu")
-    best_first = sorted(gpus, key=lambda row: (row.busy, -_free_gb(row)))
-    return sorted(best_first[:ranks], key=gpus.index)
-
-
-def _free_gb(row: DeviceRow) -> float:
-    return (row.memory_total_gb or 0.0) - (row.memory_used_gb or 0.0)
+    return sorted(gpus[:ranks], key=list(rows).index)
 
 
 def _named(rows: Sequence[DeviceRow]) -> str:

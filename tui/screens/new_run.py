@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from profilers.collectors.telemetry.devices import DeviceRow
     from tui.app import KernelscopeApp
 
-BUSY_PCT = 10.0
-
 
 class NewRunScreen(ModalScreen[None]):
     """Every choice becomes a word of a ``kernelscope run`` command, which is shown, can be copied, and is what is started."""
@@ -102,6 +100,8 @@ class NewRunScreen(ModalScreen[None]):
         self.app.call_from_thread(self._list_devices, rows)
 
     def _list_devices(self, rows: list[DeviceRow]) -> None:
+        from profilers.collectors.telemetry.devices import best_first
+
         if not self.is_mounted:
             return
         self.devices = rows
@@ -111,13 +111,13 @@ class NewRunScreen(ModalScreen[None]):
             total = f"{row.memory_used_gb:.0f}/{row.memory_total_gb:.0f} GB" if row.memory_total_gb else ""
             use = f"{row.utilization_pct:.0f} % busy" if row.utilization_pct is not None else ""
             users = f"used by {row.users}" if row.users else ""
-            items.append(
-                Item(row.device, f"{row.device}  {row.name}", "  ".join(t for t in (users, use, total, row.note) if t))
-            )
+            detail = "  ".join(text for text in (users, use, total, row.note) if text)
+            disabled = row.note if row.lost or row.kind == "amd" else ""
+            items.append(Item(row.device, f"{row.device}  {row.name}", detail, disabled))
         items.append(Item("meta", "meta  no device", "shapes alone: computed, not measured"))
         box.picked.clear()
-        best = next((row.device for row in rows if row.kind in ("cuda", "mig") and not busy(row)), "cpu")
-        box.picked[best] = None
+        free = [row for row in best_first(rows) if not row.busy]
+        box.picked[free[0].device if free else "cpu"] = None
         box.set_items(items)
         self.query_one("#choices", Choices).set_choices(self._choices(self._picked_entries()))
         self._show_command()
@@ -235,6 +235,12 @@ class NewRunScreen(ModalScreen[None]):
         entry = self.entries.get(message.key.split("/", 1)[-1])
         self.query_one("#about", Static).update(f"{entry.title}: {entry.doc}" if entry else "")
 
+    @on(PickList.Moved, "#devices")
+    def _about_device(self, message: PickList.Moved) -> None:
+        """The whole line of a device, which seldom fits into the list."""
+        item = self.query_one("#devices", PickList).current
+        self.query_one("#about", Static).update(f"{item.text}  {item.detail}" if item else "")
+
     @on(PickList.Entered, "#models")
     def _entered(self, message: PickList.Entered) -> None:
         models = self.query_one("#models", PickList)
@@ -287,11 +293,11 @@ class NewRunScreen(ModalScreen[None]):
         if not self._picked():
             self._say("Pick at least one model (space).")
             return
-        taken = [row for row in self.devices if row.device in self.query_one("#devices", PickList).picked and busy(row)]
+        taken = [row for row in self.devices if row.device in self.query_one("#devices", PickList).picked and row.busy]
         command = shlex.join(self.argv())
         if taken and self._busy_confirmed != command:
             self._busy_confirmed = command
-            names = ", ".join(f"{row.device} ({row.users or f'{row.utilization_pct:.0f} % busy'})" for row in taken)
+            names = ", ".join(f"{row.device} ({row.users or row.usage})" for row in taken)
             self._say(
                 f"In use: {names}. Measurements would disturb and be disturbed. ctrl+s again starts all the same."
             )
@@ -342,8 +348,3 @@ def millions(count: int) -> str:
     return (
         f"{count / 1e9:.1f} B" if count >= 1e9 else f"{count / 1e6:.0f} M" if count >= 1e6 else f"{count / 1e3:.0f} k"
     )
-
-
-def busy(row: DeviceRow) -> bool:
-    """Whether somebody uses a GPU now (a CPU is always shared)."""
-    return row.kind != "cpu" and (row.busy or (row.utilization_pct or 0) > BUSY_PCT)

@@ -17,6 +17,9 @@ from profilers.collectors.telemetry.cpu import cpu_name
 from profilers.collectors.telemetry.nvml import Gpu, Nvml
 from profilers.collectors.telemetry.other_gpus import AMD_NOTE, amd_gpus
 
+BUSY_PCT = 10.0
+"""Utilization above which a GPU counts as used by somebody."""
+
 
 @dataclass(frozen=True)
 class DeviceRow:
@@ -35,11 +38,32 @@ class DeviceRow:
     utilization_pct: float | None
     users: str = ""
     note: str = ""
+    lost: bool = False
+    """It is there and does not answer: nothing can be started on it. ``note`` says why."""
 
     @property
     def busy(self) -> bool:
-        """Whether somebody is at work on it."""
-        return bool(self.users)
+        """Whether somebody is at work on it: seen by name, or, where processes of others are hidden (in a container,
+        say), by a GPU's utilization. A CPU is always shared."""
+        return bool(self.users) or (self.kind != "cpu" and (self.utilization_pct or 0.0) > BUSY_PCT)
+
+    @property
+    def usage(self) -> str:
+        """Who uses it, or how busy it is; '' where nobody does."""
+        if self.users:
+            return f"in use by {self.users}"
+        return f"{self.utilization_pct:.0f} % busy" if self.busy else ""
+
+    @property
+    def free_gb(self) -> float:
+        """Memory that is not taken; 0 where the device does not tell."""
+        return (self.memory_total_gb or 0.0) - (self.memory_used_gb or 0.0)
+
+
+def best_first(rows: Sequence[DeviceRow]) -> list[DeviceRow]:
+    """The GPUs on which a run can be started: those that nobody uses first, then by free memory. Lost ones are left out."""
+    usable = [row for row in rows if row.kind in ("cuda", "mig") and not row.lost]
+    return sorted(usable, key=lambda row: (row.busy, -row.free_gb))
 
 
 def visible(gpus: Sequence[Gpu], environment: Mapping[str, str] | None = None) -> list[tuple[str, Gpu]]:
@@ -132,6 +156,7 @@ def _gpu_row(nvml: Nvml, device: str, gpu: Gpu, processes: bool) -> DeviceRow:
         utilization_pct=None if rates is None else float(rates.gpu),
         users=users,
         note="; ".join(notes),
+        lost=bool(gpu.lost),
     )
 
 
