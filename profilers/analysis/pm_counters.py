@@ -164,7 +164,7 @@ class _Given:
 
 def _said(samples: PmSamples, coverage: Coverage) -> list[Note]:
     notes = []
-    if samples.sm_floor and np.isfinite(samples.sm).any():
+    if np.isfinite(samples.sm).any():
         text = (
             "SM % of sampled kernels is the larger of issue slots and tensor pipes used: a lower bound of SM throughput"
         )

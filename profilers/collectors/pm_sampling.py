@@ -13,6 +13,7 @@ activity records while sampling, which is told when the trace turns out to have 
 
 from __future__ import annotations
 
+import itertools
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -161,15 +162,11 @@ class _Session:
             collector.enable()
         self._collector = collector
         for by_time in (True, False):
-            metrics: list[str] = []
-            for alternatives in ROLES.values():
-                fitting = (list(extra) for extra in alternatives if self._configured([*metrics, *extra], by_time))
-                metrics += next(fitting, [])
-                if not metrics:
-                    break
-            # The last question may have been one too many.
-            if metrics and self._configured(metrics, by_time):
-                return by_time
+            # Every interval of time is refused where the chip has no timer for it: one question tells.
+            if any(self._configured(list(metrics), by_time) for metrics in ROLES["busy"]):
+                for metrics in _choices():
+                    if self._configured(metrics, by_time):
+                        return by_time
         raise CountersError("this GPU's activity cannot be sampled (PM sampling is for Turing and newer)")
 
     def _configured(self, metrics: list[str], by_time: bool) -> bool:
@@ -204,6 +201,25 @@ class _Session:
             raise CountersError(DENIED) from None
         except self._errors as error:
             raise CountersError(f"CUPTI cannot {what}: {_line(error)}") from None
+
+
+def _choices() -> list[list[str]]:
+    """Sets of metrics to ask for, best first: those with the most quantities, and of these the preferred alternatives.
+    How the GPU was busy is always among them."""
+    ranks = [range(len(alternatives) + (role != "busy")) for role, alternatives in ROLES.items()]
+    lengths = [len(alternatives) for alternatives in ROLES.values()]
+
+    def worse(choice: tuple[int, ...]) -> tuple[int, int]:
+        return sum(rank == length for rank, length in zip(choice, lengths, strict=True)), sum(choice)
+
+    return [
+        [
+            metric
+            for alternatives, rank in zip(ROLES.values(), choice, strict=True)
+            for metric in (alternatives[rank] if rank < len(alternatives) else ())
+        ]
+        for choice in sorted(itertools.product(*ranks), key=worse)
+    ]
 
 
 def _line(error: Exception) -> str:

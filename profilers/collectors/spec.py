@@ -13,7 +13,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=False, kw_only=Tru
     ``hub`` id or local model folder, or a ``replay`` of a recording.
 
     ``windows`` or ``seconds`` bound the profiled part (whichever comes first); ``steps`` is the steps in one window.
-    ``counters`` asks for a second pass: six | full under Nsight Compute, of every ``counters_every``-th invocation, or cupti.
+    ``counters`` asks for a second pass: six | full under Nsight Compute, of every ``counters_every``-th invocation,
+    cupti, or pm (sampled).
     ``launch`` groups the runs that were started together. ``ranks``: processes of a script, as torchrun starts
     them; ``more_devices``: name and UUID of the GPUs of ranks 1, 2 ... (``device`` is rank 0's).
     A script decides its own mode, precision and batch: there they are ``script``, '' and 0. ``download``: a model by id

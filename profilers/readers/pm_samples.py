@@ -2,9 +2,11 @@
 
 ``profilers.collectors.pm_sampling`` writes them as one JSON file beside the trace of the same step. What a GPU can sample
 in one pass differs by chip, so each quantity has alternatives; names and meanings are those of the table in CUPTI's
-manual (section PM Sampling, "Metrics Table"). ``sm__throughput``, which Nsight Compute gives, takes several passes on
-most chips; where it cannot be sampled, ``sm`` is the larger of the share of issue slots used and the tensor pipes'
-activity: two of the parts of which that metric is the maximum, and so a lower bound of it.
+manual (section PM Sampling, "Metrics Table"). NVIDIA's ``libnvperf_host`` of CUDA 13.5, which plans passes without a GPU,
+finds room in one pass for all four quantities on every chip from GA100 to GR100 that has DRAM of its own, and on Turing
+for all but DRAM. ``sm__throughput``, which Nsight Compute gives, takes five to eight passes there, so that it is never
+sampled: ``sm`` is the larger of the share of issue slots used and the tensor pipes' activity, two of the parts of which
+that metric is the maximum, and so a lower bound of it.
 
 Two clocks are documented for the samples' times. CUPTI's manual calls them CPU time stamps, which without a callback is
 ``CLOCK_REALTIME``; and its decoder converts by the same path as activity records, so that in a process in which Kineto
@@ -32,16 +34,12 @@ _PCT = ".pct_of_peak_sustained_elapsed"
 
 ROLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "busy": ((f"gr__cycles_active.sum{_PCT}",), (f"sm__cycles_active.avg{_PCT}",)),
-    "tensor": ((f"sm__pipe_tensor_cycles_active_realtime.avg{_PCT}",), (f"sm__pipe_tensor_cycles_active.avg{_PCT}",)),
     "dram": (
         (f"gpu__dram_throughput.avg{_PCT}",),
         (f"dramc__read_throughput.avg{_PCT}", f"dramc__write_throughput.avg{_PCT}"),
     ),
-    "sm": (
-        (f"sm__throughput.avg{_PCT}",),
-        (f"sm__inst_executed_realtime.avg{_PCT}",),
-        (f"sm__inst_executed.avg{_PCT}",),
-    ),
+    "issue": ((f"sm__inst_executed_realtime.avg{_PCT}",), (f"sm__inst_executed.avg{_PCT}",)),
+    "tensor": ((f"sm__pipe_tensor_cycles_active_realtime.avg{_PCT}",), (f"sm__pipe_tensor_cycles_active.avg{_PCT}",)),
 }
 """Quantity -> its alternatives, best first; the metrics of one alternative are added. ``busy`` says when kernels run: it
 ties the samples to them."""
@@ -78,7 +76,7 @@ class PmSamples:
     """Samples in order of time, none overlapping: begin and end in nanoseconds, quantities in % of peak (NaN: not known).
 
     ``clock``: ``unix`` or ``ticks``, and times are nanoseconds since the epoch; or ``unknown``, and they are the
-    file's own. ``interval_ns``: median length. ``sm_floor``: ``sm`` is a lower bound of SM throughput.
+    file's own. ``interval_ns``: median length. ``sm`` is a lower bound of SM throughput.
     """
 
     start: Ints
@@ -89,7 +87,6 @@ class PmSamples:
     tensor: Floats
     interval_ns: int
     clock: str
-    sm_floor: bool
     notes: tuple[Note, ...] = ()
 
     def __len__(self) -> int:
@@ -121,23 +118,20 @@ def read(path: str | Path) -> PmSamples:
     kept = order[_in_order(start[order], end[order])]
     columns = {name: table[kept, column] for column, name in enumerate(found.metrics)}
     quantities = {role: _quantity(columns, role, len(kept)) for role in ROLES}
-    busy, sm = quantities["busy"], quantities["sm"]
+    busy, issue, tensor = quantities["busy"], quantities["issue"], quantities["tensor"]
     if not np.isfinite(busy).any():
         raise ReadError(f"{path}: no metric says when the GPU was busy, so that nothing ties samples to kernels")
-    floor = ROLES["sm"][0][0] not in columns
-    if floor:
-        sm = np.where(np.isnan(sm), np.nan, np.fmax(sm, quantities["tensor"]))
     start, end = start[kept], end[kept]
     return PmSamples(
         start=start,
         end=end,
         busy=busy,
-        sm=sm,
+        # Tensor pipes alone say too little of an SM.
+        sm=np.where(np.isnan(issue), np.nan, np.fmax(issue, tensor)),
         dram=quantities["dram"],
-        tensor=quantities["tensor"],
+        tensor=tensor,
         interval_ns=max(1, int(np.median(end - start))),
         clock=clock,
-        sm_floor=floor,
         notes=tuple(_lost(count - len(kept), found.full)),
     )
 

@@ -193,6 +193,9 @@ def test_backend_quantization_and_counters_arrive(monkeypatch: pytest.MonkeyPatc
     assert (spec.backend, spec.quant, spec.counters, spec.counters_every) == ("onnxruntime", "int8dyn", "six", 1)
     (spec,) = _specs("gpt2", "--counters", "full", "--counters-every", "10", devices=(GPU,))
     assert (spec.counters, spec.counters_every) == ("full", 10)
+    monkeypatch.setattr(counters, "find_sampling", lambda: True)
+    (spec,) = _specs("gpt2", "--counters", "pm", devices=(GPU,))
+    assert (spec.counters, spec.counters_every) == ("pm", 1)
 
 
 @pytest.mark.parametrize(
@@ -206,6 +209,9 @@ def test_backend_quantization_and_counters_arrive(monkeypatch: pytest.MonkeyPatc
         ("--counters", CPU, "a GPU's"),
         ("--counters", GPU, "needs Nsight Compute's ncu on PATH"),
         ("--counters-every 10", GPU, "add --counters"),
+        ("--counters pm", CPU, "a GPU's"),
+        ("--counters pm", GPU, r"cupti-python 13\.3 or newer: see Counters in the README"),
+        ("--counters pm --counters-every 10", GPU, "leave --counters-every out"),
     ],
 )
 def test_what_cannot_be_had_is_refused_in_one_line(
@@ -215,6 +221,7 @@ def test_what_cannot_be_had_is_refused_in_one_line(
     from profilers.collectors.backends import names
 
     monkeypatch.setattr(counters, "find_ncu", lambda: None)
+    monkeypatch.setattr(counters, "find_sampling", lambda: False)
     monkeypatch.setattr(names, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=says) as raised:
         _specs("gpt2", *options.split(), devices=(device,))

@@ -13,8 +13,7 @@ import numpy as np
 
 from profilers.readers.pm_samples import ROLES, PmFile
 
-BUSY, TENSOR, DRAM = (ROLES[role][0][0] for role in ("busy", "tensor", "dram"))
-ISSUE = ROLES["sm"][1][0]
+BUSY, DRAM, ISSUE, TENSOR = (ROLES[role][0][0] for role in ("busy", "dram", "issue", "tensor"))
 EPOCH = 1_700_000_000_000_000_000
 STEP_AT = 1_000_000
 """The step begins so long after the trace's own zero: a time of 0 means something else there."""

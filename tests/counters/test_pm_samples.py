@@ -39,15 +39,15 @@ def test_quantities_of_the_first_alternative(tmp_path):
     np.testing.assert_allclose(found.busy, made["busy"])
     np.testing.assert_allclose(found.dram, made["dram"])
     np.testing.assert_allclose(found.sm, np.maximum(made["issue"], made["tensor"]))
-    assert found.sm_floor and found.notes == ()
+    assert found.notes == ()
 
 
 def test_alternatives(tmp_path):
-    throughput, (read, write) = ROLES["sm"][0][0], ROLES["dram"][1]
-    metrics = [ROLES["busy"][1][0], read, write, throughput, TENSOR]
+    read, write = ROLES["dram"][1]
+    metrics = [ROLES["busy"][1][0], read, write, ROLES["issue"][1][0], ROLES["tensor"][1][0]]
     found = pm_samples.read(written(tmp_path / "s.json", metrics=metrics, values=[[99.0, 30.0, 80.0, 12.0, 50.0]] * 10))
-    # Reads and writes are added, and cut at the whole; SM throughput stands for itself.
-    assert set(found.dram) == {100.0} and set(found.sm) == {12.0} and not found.sm_floor
+    # Reads and writes are added, and cut at the whole.
+    assert set(found.dram) == {100.0} and set(found.sm) == {50.0}
     assert set(found.busy) == {99.0} and set(found.tensor) == {50.0}
     # Tensor pipes alone are no SM %.
     found = pm_samples.read(written(tmp_path / "s.json", metrics=[BUSY, TENSOR], values=[[99.0, 30.0]] * 10))

@@ -29,7 +29,7 @@ from profilers.runs.spec import Spec
 
 STUB = Path(__file__).parent / "stub"
 TINY = Path(__file__).parent.parent / "runs" / "workloads" / "tiny.py"
-THROUGHPUT = ROLES["sm"][0][0]
+ALL = [BUSY, DRAM, ISSUE, TENSOR]
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
         monkeypatch.delitem(sys.modules, name)
 
     def made(**given: Any) -> list[dict[str, Any]]:
-        plan.write_text(json.dumps({"lacks": [THROUGHPUT], **given, "calls": str(calls)}))
+        plan.write_text(json.dumps({**given, "calls": str(calls)}))
         return [json.loads(line) for line in calls.read_text().splitlines()] if calls.exists() else []
 
     made()
@@ -84,7 +84,7 @@ def test_a_step_is_sampled_and_traced(sample, tmp_path):
     assert names(calls) == ["enable", "start", "stop", "decode", "disable"]
     assert calls[0]["device_index"] == 0, "a worker is shown its own device alone"
     *_, last = (call for call in calls if call["call"] == "configure")
-    assert last["metrics"] == [BUSY, TENSOR, DRAM, ISSUE] and last["trigger"] == "GPU_TIME_INTERVAL"
+    assert last["metrics"] == ALL and last["trigger"] == "GPU_TIME_INTERVAL"
     assert last["interval"] == found.interval_ns == 10_000
     assert found.clock == pm_samples.UNIX and len(found) >= 900, "5 ms of idleness on either side are 1,000 samples"
     # The one without a begin and the one without a length.
@@ -111,11 +111,13 @@ def test_samples_in_ticks_lie_around_the_step_too(sample, tmp_path):
 @pytest.mark.parametrize(
     ("plan", "metrics", "trigger"),
     [
-        ({"lacks": []}, [BUSY, TENSOR, DRAM, THROUGHPUT], "GPU_TIME_INTERVAL"),
-        ({"pass": 2}, [BUSY, TENSOR], "GPU_TIME_INTERVAL"),
-        ({"lacks": [THROUGHPUT, TENSOR, DRAM]}, [BUSY, ROLES["tensor"][1][0], *ROLES["dram"][1], ISSUE], None),
-        ({"lacks": [BUSY, THROUGHPUT]}, [ROLES["busy"][1][0], TENSOR, DRAM, ISSUE], None),
-        ({"time_trigger": False}, [BUSY, TENSOR, DRAM, ISSUE], "GPU_SYSCLK_INTERVAL"),
+        ({"pass": 2}, [BUSY, DRAM], "GPU_TIME_INTERVAL"),
+        # Hopper and some of Blackwell have the realtime variants; Ampere and Ada lack that of the tensor pipes.
+        ({"lacks": [TENSOR]}, [BUSY, DRAM, ISSUE, ROLES["tensor"][1][0]], "GPU_TIME_INTERVAL"),
+        ({"lacks": [BUSY, DRAM]}, [ROLES["busy"][1][0], *ROLES["dram"][1], ISSUE, TENSOR], "GPU_TIME_INTERVAL"),
+        # Turing: nothing of DRAM that fits, and no timer.
+        ({"lacks": [DRAM, *ROLES["dram"][1]], "time_trigger": False}, [BUSY, ISSUE, TENSOR], "GPU_SYSCLK_INTERVAL"),
+        ({"time_trigger": False}, ALL, "GPU_SYSCLK_INTERVAL"),
     ],
 )
 def test_what_the_chip_can_sample_is_taken(sample, tmp_path, plan, metrics, trigger):
@@ -124,9 +126,8 @@ def test_what_the_chip_can_sample_is_taken(sample, tmp_path, plan, metrics, trig
     assert said["metrics"] == metrics
     *_, last = (call for call in calls if call["call"] == "configure")
     assert last["metrics"] == metrics, "what was tried last is what is sampled"
-    if trigger:
-        assert last["trigger"] == trigger and said["unit"] == ("sysclk" if "SYSCLK" in trigger else "ns")
-        assert last["interval"] == said["asked"] == (15_000 if "SYSCLK" in trigger else 10_000)
+    assert last["trigger"] == trigger and said["unit"] == ("sysclk" if "SYSCLK" in trigger else "ns")
+    assert last["interval"] == said["asked"] == (15_000 if "SYSCLK" in trigger else 10_000)
 
 
 def test_a_buffer_that_overflows_is_tried_coarser_with_a_new_collector(sample):

@@ -270,8 +270,10 @@ def refuse_counters(settings: Mapping[str, Any], device: str) -> None:
         return
     if not device.startswith("cuda"):
         raise UsageError("--counters are a GPU's: use --device cuda:0 (elsewhere utilization is estimated)")
-    if settings["counters"] == counters.CUPTI:
+    if settings["counters"] in (counters.CUPTI, counters.PM):
         if settings.get("counters_every", 1) != 1:
             raise UsageError("CUPTI measures every kernel: leave --counters-every out")
+        if settings["counters"] == counters.PM and not counters.find_sampling():
+            raise UsageError(counters.PM_MISSING)
     elif counters.find_ncu() is None:
         raise UsageError(counters.NOT_HERE)

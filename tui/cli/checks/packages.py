@@ -18,6 +18,7 @@ OPTIONAL = {
     "onnxruntime": "--backend onnxruntime cannot run: pip install 'kernelscope[ort]'",
     "torchao": "--quant int8wo, int4wo and fp8 cannot run: pip install 'kernelscope[quant]'",
     "bitsandbytes": "--quant llmint8 and nf4 cannot run: pip install 'kernelscope[quant]'",
+    "cupti-python": "--counters pm cannot run: see Counters in the README",
     "triton": "torch.compile cannot make GPU kernels",
 }
 

@@ -75,8 +75,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="six",
         choices=CHOICES,
-        metavar="six|full|cupti",
-        help="a second pass: six hardware counters of each kernel (default) or seventeen by Nsight Compute, or by CUPTI",
+        metavar="six|full|cupti|pm",
+        help="a second pass: six hardware counters of each kernel (default) or seventeen by Nsight Compute, by CUPTI, or "
+        "sampled while one step runs (pm)",
     )
     parser.add_argument(
         "--counters-every",
