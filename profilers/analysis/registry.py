@@ -329,6 +329,24 @@ TABLES: dict[str, Table] = {
             "time_us",
         ),
         Table(
+            "ranks",
+            "Which rank or device do the others wait for?",
+            (
+                Col("device", "device"),
+                Col("slowest", "slowest"),
+                Col("step_us", "step", "us", doc="mean wall time of a step; work, exposed and idle add up to it"),
+                Col("work_us", "work", "us", doc="of a step: anything but communication ran"),
+                Col("behind_us", "behind", "us", doc="work beyond that of the rank with least"),
+                Col("exposed_us", "exposed", "us", doc="of a step: communication that no other work hides"),
+                Col("idle_us", "idle", "us", doc="of a step"),
+                Col("exposed_pct", "exposed", "pct", "of the step"),
+                Col("communication_us", "communication", "us", doc="of a step, hidden or not", wide=True),
+                Col("steps", "steps", "count"),
+            ),
+            f"{_A}.ranks:ranks",
+            one_unit=True,
+        ),
+        Table(
             "whatif",
             "What would a change buy?",
             (

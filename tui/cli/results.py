@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 FINAL = (("summary", None), ("shares", None), ("groups", None), ("kernels", 15))
 """Tables and how many of their rows."""
 
+RANKED = (FINAL[0], ("ranks", None), *FINAL[1:])
+"""The same for a script of several ranks."""
+
 COMPUTED = (*FINAL, ("bound", 15))
 """The same for a run on the meta device."""
 
@@ -45,7 +48,7 @@ def print_results(runs: Sequence[RunFolder], args: argparse.Namespace) -> int:
         if not folder.window_ids():
             continue
         try:
-            _print(folder, args, COMPUTED if folder.id in computed else FINAL)
+            _print(folder, args, COMPUTED if folder.id in computed else RANKED if folder.spec().ranks > 1 else FINAL)
         except RunsError as error:
             talk(f"kernelscope: {error}")
             failed += not lost

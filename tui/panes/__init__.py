@@ -7,6 +7,7 @@ from tui.panes.base import Pane
 from tui.panes.device import DevicePane
 from tui.panes.gemms import GemmsPane
 from tui.panes.log import LogPane
+from tui.panes.ranks import RanksPane
 from tui.panes.roofline import RooflinePane
 from tui.panes.states import StatesPane
 from tui.panes.tables import (
@@ -41,6 +42,7 @@ PANES: tuple[type[Pane], ...] = (
     DevicePane,
     LogPane,
     AdvicePane,
+    RanksPane,
     RooflinePane,
     FusionPane,
     BoundPane,
