@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
@@ -34,7 +35,8 @@ class Peaks:
     """Dense TFLOP/s (int8: TOP/s) per type, GB/s and decimal GB of memory of one device; NaN where
     unknown.
 
-    ``source``: table | estimated | measured | given. ``cite`` says which datasheet, or how it was estimated.
+    ``source``: table | estimated | measured | given. ``cite`` says which datasheet and which figures were not found again
+    in it, or how they were estimated.
     """
 
     name: str
@@ -96,7 +98,7 @@ def _entries(text: str, where: str, source: str) -> tuple[_Entry, ...]:
                 **rates,
                 sm_count=int(item["sm_count"]) if "sm_count" in item else None,
                 source=str(item.get("source", source)),
-                cite=str(item.get("cite", where)),
+                cite=_cite(item, where),
             )
             pattern = re.compile(str(item.get("pattern", re.escape(str(item["name"]).lower()))))
         except (KeyError, TypeError, ValueError, re.error) as error:
@@ -104,6 +106,14 @@ def _entries(text: str, where: str, source: str) -> tuple[_Entry, ...]:
         low, high = float(item.get("min_memory_gb", 0)), float(item.get("max_memory_gb", math.inf))
         found.append(_Entry(pattern, low, high, peaks))
     return tuple(found)
+
+
+def _cite(item: Mapping[str, Any], where: str) -> str:
+    """Where an entry's figures are from, and which of them nobody has found there. Raises ValueError."""
+    cite, unchecked = str(item.get("cite", where)), list(item.get("unchecked", ()))
+    if unknown := [name for name in unchecked if name not in item]:
+        raise ValueError(f"unchecked names what the entry does not have: {', '.join(map(str, unknown))}")
+    return f"{cite} (not checked: {', '.join(unchecked)})" if unchecked else cite
 
 
 @lru_cache(maxsize=1)
@@ -211,7 +221,8 @@ def cpu_estimate(name: str, cores: int, ghz: float, flags: Iterable[str]) -> Pea
         memory_gb_s=min(cores * _GB_S_PER_CORE, _GB_S_MOST),
         sm_count=cores,
         source="estimated",
-        cite=f"estimated from core count: {cores} cores x {ghz:.2f} GHz x {cycle:.0f} fp32 operations a cycle",
+        cite=f"estimated from core count: {cores} cores x {ghz:.2f} GHz x {cycle:.0f} fp32 operations a cycle; "
+        f"memory: {_GB_S_PER_CORE:.0f} GB/s a core, {_GB_S_MOST:.0f} at most, whatever is built in",
     )
 
 

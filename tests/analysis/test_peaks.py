@@ -14,6 +14,7 @@ from profilers.analysis.peaks import (
     PeaksError,
     cpu_estimate,
     device_peaks,
+    known_devices,
     local_cpu,
     recording_peaks,
     remember,
@@ -39,7 +40,8 @@ from profilers.tables import Device
         ("NVIDIA A100-SXM4-40GB", 42.4, "A100 40GB", 312, 1555),
         ("NVIDIA A100-SXM4-80GB", 85.1, "A100 SXM 80GB", 312, 2039),
         ("NVIDIA A100 80GB PCIe", 85.0, "A100 PCIe 80GB", 312, 1935),
-        ("NVIDIA A10G", None, "A10", 125, 600),
+        ("NVIDIA A10", None, "A10", 125, 600),
+        ("NVIDIA A10G", None, "A10G", 70, 600),
         ("NVIDIA A30", None, "A30", 165, 933),
         ("NVIDIA A40", None, "A40", 149.7, 696),
         ("NVIDIA RTX A6000", None, "RTX A6000", 154.8, 768),
@@ -54,11 +56,19 @@ from profilers.tables import Device
         ("NVIDIA H100 NVL", None, "H100 NVL", 835.5, 3938),
         ("NVIDIA H200", None, "H200 SXM", 989.4, 4800),
         ("NVIDIA GH200 480GB", 102.0, "GH200 (96GB HBM3)", 989.4, 4000),
+        ("NVIDIA H800 PCIe", None, "H800 PCIe", 756, 2039),
+        ("NVIDIA H800", None, "H800 SXM", 989.4, 3352),
+        ("NVIDIA H200 NVL", None, "H200 NVL", 835.5, 4800),
+        ("NVIDIA GH200 144G HBM3e", 151.0, "GH200 (144GB HBM3e)", 989.4, 4900),
         ("NVIDIA B200", None, "B200", 2250, 8000),
+        ("NVIDIA B300 SXM6 AC", None, "B300", 2250, 8000),
+        ("NVIDIA GB200", None, "GB200 (one of its GPUs)", 2500, 8000),
+        ("NVIDIA GB300", None, "GB300 (one of its GPUs)", 2500, 8000),
         ("AMD Instinct MI210", None, "MI210", 181, 1638),
         ("AMD Instinct MI250X", None, "MI250X (one of its two dies)", 191.5, 1638),
         ("AMD Instinct MI300X VF", None, "MI300X", 1307.4, 5325),
         ("AMD Instinct MI325X", None, "MI325X", 1307.4, 6000),
+        ("AMD Instinct MI350X", None, "MI350X", 2306.9, 8000),
         ("AMD Instinct MI355X", None, "MI355X", 2516.6, 8000),
     ],
 )
@@ -78,6 +88,102 @@ def test_a_slice_of_a_device_has_a_slice_of_its_peak() -> None:
     peaks = device_peaks(Device("cuda:0", "NVIDIA H100 80GB HBM3", sm_count=66))
     assert peaks is not None and peaks.source == "estimated"
     assert peaks.tflops("bf16") == pytest.approx(989.4 / 2) and "66 of 132" in peaks.cite
+
+
+FP32_CLOCKS = {
+    # Name -> (MHz at which the datasheet's fp32 is reached, fp32 operations a cycle of one SM or compute unit).
+    "P100 PCIe": (1303, 128),
+    "P100 SXM2": (1480, 128),
+    "V100S PCIe": (1597, 128),
+    "V100 PCIe": (1380, 128),
+    "V100 SXM2 and DGX Station": (1530, 128),
+    "T4": (1590, 128),
+    "RTX 2080 Ti": (1545, 128),
+    "A100 PCIe 80GB": (1410, 128),
+    "A100 SXM 80GB": (1410, 128),
+    "A100 40GB": (1410, 128),
+    "A10G": (1710, 256),
+    "A10": (1695, 256),
+    "A30": (1440, 128),
+    "A40": (1740, 256),
+    "RTX A6000": (1800, 256),
+    "RTX A2000 12GB": (1200, 256),
+    "L40S": (2520, 256),
+    "L40": (2490, 256),
+    "L4": (2040, 256),
+    "RTX 3090": (1695, 256),
+    "RTX 4090": (2520, 256),
+    "RTX 5070": (2512, 256),
+    "RTX 5090": (2407, 256),
+    "GH200 (144GB HBM3e)": (1980, 256),
+    "GH200 (96GB HBM3)": (1980, 256),
+    "H200 NVL": (1785, 256),
+    "H200 SXM": (1980, 256),
+    "H100 NVL": (1785, 256),
+    "H100 PCIe": (1755, 256),
+    "H800 PCIe": (1755, 256),
+    "H100 SXM": (1980, 256),
+    "H800 SXM": (1980, 256),
+    "B200": (1965, 256),
+    "GB200 (one of its GPUs)": (2062, 256),
+    "B300": (1965, 256),
+    "GB300 (one of its GPUs)": (2062, 256),
+    "MI210": (1700, 256),
+    "MI250X (one of its two dies)": (1700, 256),
+    "MI250 (one of its two dies)": (1700, 256),
+    "MI300A": (2100, 256),
+    "MI300X": (2100, 256),
+    "MI325X": (2100, 256),
+    "MI350X": (2200, 256),
+    "MI355X": (2400, 256),
+}
+
+FP16 = {
+    # Operations a cycle of one SM or compute unit, with fp32 accumulate: only where fp16 and fp32 are of one clock.
+    **dict.fromkeys(("P100 PCIe", "P100 SXM2"), 256),
+    **dict.fromkeys(("RTX 2080 Ti", "A10G", "L40", "RTX 3090", "RTX 4090", "RTX 5070", "RTX 5090"), 512),
+    **dict.fromkeys(("V100S PCIe", "V100 PCIe", "V100 SXM2 and DGX Station", "T4"), 1024),
+    **dict.fromkeys(("A10", "A40", "RTX A6000", "RTX A2000 12GB", "L40S", "L4"), 1024),
+    **dict.fromkeys(("MI210", "MI250X (one of its two dies)", "MI250 (one of its two dies)"), 1024),
+    **dict.fromkeys(("A100 PCIe 80GB", "A100 SXM 80GB", "A100 40GB", "A30", "MI300A", "MI300X", "MI325X"), 2048),
+    **dict.fromkeys(("MI350X", "MI355X"), 4096),
+}
+HOPPER_TENSOR_MHZ = {"H100 SXM": 1830, "H800 SXM": 1830, "H200 SXM": 1830, "H100 PCIe": 1620, "H800 PCIe": 1620}
+
+
+@pytest.mark.parametrize("peaks", known_devices(), ids=lambda p: p.name)
+def test_rates_are_units_times_clock_times_operations_a_cycle(peaks: Peaks) -> None:
+    assert peaks.sm_count is not None
+    mhz, each = FP32_CLOCKS[peaks.name]
+    assert peaks.fp32 == pytest.approx(peaks.sm_count * mhz * each / 1e6, rel=0.013)
+    if peaks.name in FP16:
+        assert peaks.fp16 == pytest.approx(peaks.sm_count * mhz * FP16[peaks.name] / 1e6, rel=0.013)
+    if peaks.name in HOPPER_TENSOR_MHZ:
+        assert peaks.fp16 == pytest.approx(peaks.sm_count * HOPPER_TENSOR_MHZ[peaks.name] * 4096 / 1e6, rel=0.001)
+
+
+@pytest.mark.parametrize("peaks", known_devices(), ids=lambda p: p.name)
+def test_types_keep_the_ratios_of_tensor_cores(peaks: Peaks) -> None:
+    """Half the bits, twice the rate; bf16 as fp16. A sparse figure among dense ones would be twice too much."""
+    amd = peaks.name.startswith("MI")
+    if not math.isnan(peaks.bf16):
+        assert peaks.bf16 == peaks.fp16
+    if not math.isnan(peaks.tf32):
+        assert peaks.tf32 == pytest.approx(peaks.fp16 / 2, rel=0.02)
+    if not math.isnan(peaks.fp8):
+        assert peaks.fp8 == pytest.approx(peaks.fp16 * 2, rel=0.02)
+    if not math.isnan(peaks.int8) and peaks.name not in ("B300", "MI210") and not peaks.name.startswith("MI250"):
+        # GeForce's half rate is of fp32 accumulate: int8 accumulates in int32 at full rate. The A10G has none of that.
+        full = 4 if "RTX" in peaks.name and not peaks.name.startswith("RTX A") else 2
+        assert peaks.int8 == pytest.approx(peaks.fp16 * full, rel=0.02)
+    assert amd or math.isnan(peaks.fp64) or peaks.fp64 <= peaks.fp32
+
+
+def test_what_was_not_checked_is_said_where_the_figure_is_from() -> None:
+    checked = device_peaks(Device("cuda:0", "NVIDIA A10G"))
+    assert checked is not None and checked.cite == "NVIDIA and AWS A10G datasheet"
+    unsure = device_peaks(Device("cuda:0", "NVIDIA A30"))
+    assert unsure is not None and unsure.cite.endswith("(not checked: fp64, tf32, int8)") and unsure.source == "table"
 
 
 def test_types_that_a_device_lacks_are_not_known() -> None:
@@ -110,6 +216,7 @@ def test_the_users_file_comes_first_and_keeps_what_it_had(tmp_path: Path) -> Non
         ('[[device]]\nname = "x"\nfp32 = 0', "above 0"),
         ('[[device]]\nname = "x"\npattern = "("', "number 1"),
         ('[[device]]\nname = "x"\nfp32 = "fast"', "number 1"),
+        ('[[device]]\nname = "x"\nfp32 = 1\nunchecked = ["fp16"]', "does not have: fp16"),
     ],
 )
 def test_a_wrong_file_is_named(tmp_path: Path, text: str, says: str) -> None:
