@@ -170,8 +170,8 @@ STEPS = Schema(
 RUNTIME = Schema(
     "runtime",
     (
-        Column("name", "category", "cudaLaunchKernel, cudaStreamSynchronize ..."),
-        Column("kind", "category", "launch | sync | copy | alloc | other"),
+        Column("name", "category", "cudaLaunchKernel, cudaStreamSynchronize ...; enumerate(DataLoader)... for a fetch"),
+        Column("kind", "category", "launch | sync | copy | alloc | loading | other"),
         Column("thread_id", "int64", "the calling thread"),
         Column("start_ns", "int64", "begin of the call"),
         Column("dur_ns", "int64", "length of the call"),

@@ -10,13 +10,25 @@ import math
 
 import pandas as pd
 
-from profilers.analysis.advice import launches, layouts, norms, optimizers, overlap, pointwise, rotary, syncs, tiles
+from profilers.analysis.advice import (
+    launches,
+    layouts,
+    loading,
+    norms,
+    optimizers,
+    overlap,
+    pointwise,
+    rotary,
+    syncs,
+    tiles,
+)
 from profilers.analysis.advice.case import Case, Finding
 from profilers.analysis.options import Options
 from profilers.tables import Recording
 
 MOST = 5
 RULES = (
+    loading.find,
     launches.find,
     syncs.find,
     pointwise.find,

@@ -10,9 +10,11 @@ from profilers.analysis import intervals
 from profilers.analysis.options import Options
 from profilers.analysis.tally import count, total
 from profilers.analysis.view import COMMUNICATION_CODE, View, equals, is_cpu, pct, view
+from profilers.readers.calls import LOADING
 from profilers.tables import NONE, Recording
 
 CAUSES = {
+    "data loading": "the host was fetching the next batch from a DataLoader and had nothing launched ahead",
     "launch-bound": "the host had not launched the next kernel when the device became free",
     "synchronisation": "the host was waiting for the device (a synchronising call) and had nothing launched ahead",
     "between steps": "a step began or ended, or no step was running",
@@ -33,12 +35,12 @@ def idle(recording: Recording, options: Options) -> pd.DataFrame:
     """One row per cause, longest first. ``pct`` is of the devices' spans (first start to last end) added up, so the
     rows add up to the idle part of them."""
     v = view(recording)
-    sync = recording.runtime[blocking(recording.runtime)]
+    sync, loads = recording.runtime[blocking(recording.runtime)], loading(recording)
     lengths, causes, span = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
     for device in range(len(v.devices)):
         low, high = v.span(device)
         span += high - low
-        begin, end, cause = classified_gaps(v, device, waits(v, device, sync))
+        begin, end, cause = classified_gaps(v, device, waits(v, device, sync), waits(v, device, loads))
         lengths.append(end - begin)
         causes.append(cause)
     length, cause = np.concatenate(lengths), np.concatenate(causes)
@@ -60,17 +62,30 @@ def blocking(runtime: pd.DataFrame) -> npt.NDArray[np.bool_]:
     return equals(runtime["kind"], "sync") & np.array([*waiting, False])[runtime["name"].cat.codes.to_numpy()]
 
 
-def waits(v: View, device: int, sync: pd.DataFrame) -> tuple[Ints, Ints]:
-    """When a thread that launches on the device (any, where that is not known) was in a synchronising call."""
+def loading(recording: Recording) -> pd.DataFrame:
+    """``name thread_id start_ns dur_ns`` of every fetch of a batch, whether its range was kept as a call or as an operator."""
+    columns = ["name", "thread_id", "start_ns", "dur_ns"]
+    operators, runtime = recording.operators, recording.runtime
+    names = operators["name"].cat.categories
+    marked = np.array([*(str(name).startswith(LOADING) for name in names), False])
+    found = [operators.loc[marked[operators["name"].cat.codes.to_numpy()], columns]]
+    found.append(runtime.loc[equals(runtime["kind"], "loading"), columns])
+    return pd.concat([part.astype({"name": str}) for part in found], ignore_index=True)
+
+
+def waits(v: View, device: int, calls: pd.DataFrame) -> tuple[Ints, Ints]:
+    """When a thread that launches on the device (any, where that is not known) was in one of these calls, joined."""
     threads = v.threads(device)
-    calls = sync[np.isin(sync["thread_id"].to_numpy(), threads)] if threads.size else sync
+    calls = calls[np.isin(calls["thread_id"].to_numpy(), threads)] if threads.size else calls
     start = calls["start_ns"].to_numpy()
     return intervals.union(start, start + calls["dur_ns"].to_numpy())
 
 
-def classified_gaps(v: View, device: int, waiting: tuple[Ints, Ints]) -> tuple[Ints, Ints, Ints]:
+def classified_gaps(
+    v: View, device: int, waiting: tuple[Ints, Ints], fetching: tuple[Ints, Ints]
+) -> tuple[Ints, Ints, Ints]:
     """The gaps of one device, and the position of their cause in :data:`CAUSES`. ``waiting`` are the joined intervals
-    of synchronising calls."""
+    of synchronising calls, ``fetching`` those of a DataLoader: more than half of the host's delay makes it the cause."""
     begin, end, row = v.segments(device)
     left, right = intervals.gaps(begin, end)
     if not left.size:
@@ -78,22 +93,31 @@ def classified_gaps(v: View, device: int, waiting: tuple[Ints, Ints]) -> tuple[I
     stepping = _at_step(v, device, left, right)
     if is_cpu(v.devices[device]):
         cause = np.where(stepping, _NAMES.index("between steps"), _NAMES.index("outside operators"))
-        return left, right, cause
+        return left, right, np.where(_mostly(left, right, fetching), _NAMES.index("data loading"), cause)
     after = row[np.argsort(begin, kind="stable")][np.searchsorted(np.sort(begin), right)]
     by_end = np.argsort(end, kind="stable")
     before = row[by_end][np.searchsorted(end[by_end], left, side="right") - 1]
     launch = v.kernels["launch_ns"].to_numpy()[after]
     late = (launch > left) & (right - launch <= np.maximum(_LATENCY_NS, launch - left))
-    synced = intervals.covered(left, np.clip(launch, left, right), *waiting) > 0
+    launched = np.clip(launch, left, right)
+    synced = intervals.covered(left, launched, *waiting) > 0
     talking = (v.cls[after] == COMMUNICATION_CODE) | (v.cls[before] == COMMUNICATION_CODE)
     # A kernel may seem to start before its launch (clocks differ): the host was late then, too.
     late |= launch >= right
     cause = np.select(
-        [launch == NONE, late & stepping, late & synced, late, talking],
-        [_NAMES.index(n) for n in ("unknown", "between steps", "synchronisation", "launch-bound", "communication")],
+        [launch == NONE, late & _mostly(left, launched, fetching), late & stepping, late & synced, late, talking],
+        [
+            _NAMES.index(name)
+            for name in ("unknown", "data loading", "between steps", "synchronisation", "launch-bound", "communication")
+        ],
         _NAMES.index("queued"),
     )
     return left, right, cause.astype(np.int64)
+
+
+def _mostly(left: Ints, right: Ints, inside: tuple[Ints, Ints]) -> npt.NDArray[np.bool_]:
+    """Which of these intervals are covered for more than half."""
+    return 2 * intervals.covered(left, right, *inside) > right - left
 
 
 def _at_step(v: View, device: int, left: Ints, right: Ints) -> npt.NDArray[np.bool_]:

@@ -52,7 +52,7 @@ def cpu_kernels(recording: Recording, priced: Costs) -> Recording:
         return recording
     launches = int(equals(recording.runtime["kind"], "launch").sum())
     told = any(note.code == "no_device_activity" for note in recording.notes)
-    if told and (recording.devices or len(recording.runtime)):
+    if told and (recording.devices or not equals(recording.runtime["kind"], "loading").all()):
         return recording  # a recording of a GPU that was cut off before its first kernel
     if launches:
         if told:

@@ -6,7 +6,11 @@ import re
 from collections.abc import Iterable
 
 _SUFFIX = re.compile(r"_v\d{4,}$")
+LOADING = "enumerate(DataLoader)"
+"""What the range begins with that PyTorch marks around fetching a batch: a call of the host, too."""
+
 _KINDS = (
+    ("loading", re.compile("^" + re.escape(LOADING))),
     # `cuLaunchKernelEx`, `cudaGraphLaunch`, `hipExtModuleLaunchKernel`, `cudaLaunchCooperativeKernel`.
     ("launch", re.compile(r"^(cuda|cu|hip)\w*Launch(?!HostFunc|Attribute)", re.IGNORECASE)),
     ("sync", re.compile(r"Synchronize|StreamWaitEvent|WaitEvent|EventQuery|StreamQuery")),
@@ -25,7 +29,7 @@ def plain_name(name: str) -> str:
 
 
 def call_kind(name: str) -> str:
-    """``launch``, ``sync``, ``copy``, ``alloc`` or ``other``, the ``kind`` of the runtime table."""
+    """``launch``, ``sync``, ``copy``, ``alloc``, ``loading`` or ``other``, the ``kind`` of the runtime table."""
     if _NEVER.search(name):
         return "other"
     return next((kind for kind, pattern in _KINDS if pattern.search(name)), "other")

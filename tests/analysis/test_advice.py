@@ -10,7 +10,18 @@ from typing import Any
 import pytest
 from tables_maker import US, kernel, operator, random_recording, recording, step, sync
 
-from profilers.analysis.advice import launches, layouts, norms, optimizers, overlap, pointwise, rotary, syncs, tiles
+from profilers.analysis.advice import (
+    launches,
+    layouts,
+    loading,
+    norms,
+    optimizers,
+    overlap,
+    pointwise,
+    rotary,
+    syncs,
+    tiles,
+)
 from profilers.analysis.advice.case import Case, Finding
 from profilers.analysis.advise import MOST, RULES, advice, findings
 from profilers.analysis.options import Options
@@ -51,6 +62,35 @@ def test_launches() -> None:
     assert found is not None and "larger batch" in found.do and "reduce-overhead" not in found.do
     busy = recording(back_to_back([("a", "matmul", 10), ("b", "matmul", 10)]))
     assert run(launches.find, busy) is None
+
+
+def test_gaps_too_long_for_a_launch_ask_for_a_look_at_the_host() -> None:
+    late = [kernel(0, 10 * US, step=0), kernel(5_010 * US, 10 * US, launch_ns=5_005 * US, step=0)]
+    found = run(launches.find, recording(late, steps=[step(0, 0, 6_000 * US)]))
+    assert (
+        found is not None and "5 ms a gap" in found.evidence and "CUDA graphs" not in found.do and "py-spy" in found.do
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("_SingleProcess", "num_workers=4"), ("_MultiProcessing", "do not keep up")]
+)
+@pytest.mark.parametrize("how", ["call", "operator"])
+def test_loading(how: str, name: str, says: str) -> None:
+    # 60 idle us before the second kernel's launch, 40 of them in the loader, and a synchronising call beside it.
+    name = f"enumerate(DataLoader)#{name}DataLoaderIter.__next__"
+    fetch = sync(15 * US, 45 * US) | {"name": name, "kind": "loading"}
+    ops = [operator(0, 15 * US, 45 * US, name)] if how == "operator" else []
+    calls = [sync(20 * US, 2 * US)] + ([fetch] if how == "call" else [])
+    late = [kernel(0, 20 * US, step=0), kernel(80 * US, 10 * US, launch_ns=75 * US, step=0)]
+    made = recording(late, ops, [step(0, 0, 100 * US)], calls)
+    assert gains(loading.find, made) == pytest.approx((1.0, 100 / 40))
+    found = run(loading.find, made)
+    assert found is not None and says in found.do
+    assert "60.0 % of wall time in 1 gaps; 1.0 batches fetched a step" in found.evidence
+    assert run(launches.find, made) is None and run(syncs.find, made) is None
+    short = recording(late, [], [step(0, 0, 100 * US)], [fetch | {"dur_ns": 10 * US}])
+    assert run(loading.find, short) is None and run(launches.find, short) is not None, "less than half of the delay"
 
 
 def test_syncs() -> None:
@@ -211,14 +251,16 @@ def test_nothing_of_nothing() -> None:
 FIRES = {
     "a100_nccl_meta_2024.json.gz": {"launches", "layouts", "overlap"},
     "h100_qwen_decode.json.gz": {"rotary", "norms"},
-    "h100_owlv2.json.gz": {"syncs"},
-    "v100dgx_resnet50_2021.json.gz": {"launches", "pointwise"},
+    "h100_owlv2.json.gz": {"loading"},
+    "v100dgx_resnet50_2021.json.gz": {"loading", "launches", "pointwise"},
+    "rtx2080ti_resnet_extid_is_corr.json.gz": {"loading"},
 }
 SILENT = {
-    "a100_nccl_meta_2024.json.gz": {"norms", "rotary"},
-    "h100_qwen_decode.json.gz": {"layouts", "overlap", "optimizers"},
-    "h100_owlv2.json.gz": {"layouts", "overlap", "optimizers"},
+    "a100_nccl_meta_2024.json.gz": {"loading", "norms", "rotary"},
+    "h100_qwen_decode.json.gz": {"loading", "layouts", "overlap", "optimizers"},
+    "h100_owlv2.json.gz": {"syncs", "layouts", "overlap", "optimizers"},
     "v100dgx_resnet50_2021.json.gz": {"overlap", "rotary"},
+    "rtx2080ti_resnet_extid_is_corr.json.gz": {"overlap", "rotary"},
 }
 
 

@@ -286,11 +286,15 @@ def test_idle_by_cause() -> None:
         # The host began the next step in between.
         kernel(1_000_000, 100_000, launch_ns=995_000),
         kernel(1_200_000, 100_000, launch_ns=-1),
+        # The host fetched a batch for most of the time until the launch.
+        kernel(1_500_000, 100_000, launch_ns=1_495_000),
     ]
-    steps = [step(0, -50_000, 990_000), step(1, 950_000, 400_000)]
-    idle = table(recording(made, steps=steps, runtime=[sync(200_000, 80_000)]), "idle").set_index("cause")
+    steps = [step(0, -50_000, 990_000), step(1, 950_000, 700_000)]
+    fetch = sync(1_300_000, 120_000) | {"name": "enumerate(DataLoader)#_SingleProcess", "kind": "loading"}
+    idle = table(recording(made, steps=steps, runtime=[sync(200_000, 80_000), fetch]), "idle").set_index("cause")
     expected = {
         "launch-bound": 55.0,
+        "data loading": 200.0,
         "synchronisation": 100.0,
         "queued": 200.0,
         "communication": 45.0,
@@ -298,8 +302,8 @@ def test_idle_by_cause() -> None:
         "unknown": 100.0,
     }
     assert idle["time_us"].to_dict() == pytest.approx(expected)
-    assert idle["gaps"].tolist() == [1] * 6
-    assert idle["pct"].sum() == pytest.approx(100 * 600 / 1300)
+    assert idle["gaps"].tolist() == [1] * 7
+    assert idle["pct"].sum() == pytest.approx(100 * 800 / 1600)
 
 
 def test_exposed_and_hidden_communication() -> None:

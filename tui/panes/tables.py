@@ -59,8 +59,8 @@ class IdlePane(TablePane):
     table_name = "idle"
     empty = "The device was never idle between its first kernel and its last."
     help: ClassVar[str] = """
-Gaps in which the device ran nothing, by cause: the host had not launched yet (launch-bound), it waited in a synchronisation,
-the device waited for another stream or for communication, or the step began or ended.
+Gaps in which the device ran nothing, by cause: the host had not launched yet (launch-bound), fetched the next batch (data
+loading) or waited in a synchronisation; the device waited for another stream or for communication; the step began or ended.
 """
 
 
