@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable
 
 import pytest
-from conftest import Done  # type: ignore[import-not-found]
 
 from profilers.analysis.peaks import device_peaks, user_file
 from profilers.collectors import calibrate
 from profilers.collectors.telemetry.devices import DeviceRow
 from profilers.tables import Device
+from tests.cli.support import Done
 from tui.cli.commands import calibrate as command
 
 Cli = Callable[..., Done]

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Done, process  # type: ignore[import-not-found]
 
+from tests.cli.support import ROOT, Done, process
 from tui.cli.parser import COMMANDS, parse
 
 Cli = Callable[..., Done]

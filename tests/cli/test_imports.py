@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import process  # type: ignore[import-not-found]
 
 from profilers.runs.folder import RunFolder
+from tests.cli.support import process
 
 LOOK = """
 import sys

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from profilers.collectors.telemetry.devices import DeviceRow
 from tui.cli.devices import chosen_devices
 from tui.cli.errors import UsageError
 from tui.cli.launchers import launched, refuse_outer
@@ -156,16 +157,13 @@ def test_inside_torchrun_the_right_command_is_named() -> None:
         refuse_outer(["run", "gpt2"], False, environment)
 
 
-def gpu(number: int, users: str = "", used: float = 0.0) -> SimpleNamespace:
-    return SimpleNamespace(
-        device=f"cuda:{number}", uuid=f"GPU-{number}", kind="cuda", users=users, busy=bool(users), name="",
-        memory_total_gb=80.0, memory_used_gb=used, note="",
-    )  # fmt: skip
+def gpu(number: int, users: str = "", used: float = 0.0) -> DeviceRow:
+    return DeviceRow(f"cuda:{number}", "", f"GPU-{number}", "cuda", 80.0, used, 0.0, users)
 
 
 def test_ranks_get_the_free_gpus_in_their_order() -> None:
     rows = [gpu(0), gpu(1, "eve"), gpu(2, used=9.0), gpu(3)]
-    assert [row.device for row in chosen_devices("auto", rows, "CUDA 12", ranks=3)] == ["cuda:0", "cuda:2", "cuda:3"]  # type: ignore[arg-type]
-    assert [row.device for row in chosen_devices("cuda:1,cuda:0", rows, "CUDA 12", ranks=2)] == ["cuda:1", "cuda:0"]  # type: ignore[arg-type]
+    assert [row.device for row in chosen_devices("auto", rows, "CUDA 12", ranks=3)] == ["cuda:0", "cuda:2", "cuda:3"]
+    assert [row.device for row in chosen_devices("cuda:1,cuda:0", rows, "CUDA 12", ranks=2)] == ["cuda:1", "cuda:0"]
     with pytest.raises(UsageError, match="5 ranks need 5 GPUs or the CPU; here is cuda:0, cuda:1, cuda:2, cuda:3"):
-        chosen_devices("auto", rows, "CUDA 12", ranks=5)  # type: ignore[arg-type]
+        chosen_devices("auto", rows, "CUDA 12", ranks=5)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from conftest import Done, recording  # type: ignore[import-not-found]
 
 from profilers.runs.folder import RunFolder, list_runs, runs_root
 from profilers.runs.spec import Spec
 from profilers.runs.status import Status
+from tests.cli.support import Done, recording
 
 Cli = Callable[..., Done]
 

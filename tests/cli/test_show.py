@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from conftest import EVIL, GEMM, NORM, Done, recording  # type: ignore[import-not-found]
 
 from profilers.analysis.registry import TABLES
 from profilers.runs.folder import RunFolder
 from profilers.runs.status import Status, boot_id, own_identity
 from profilers.tables import Origin
+from tests.cli.support import EVIL, GEMM, NORM, Done, recording
 from tui.export import FORMATS
 
 Cli = Callable[..., Done]

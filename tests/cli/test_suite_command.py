@@ -6,11 +6,11 @@ import json
 
 import msgspec
 import pytest
-from conftest import recording  # type: ignore[import-not-found]
 
 from profilers.runs.folder import RunFolder, runs_root
 from profilers.runs.spec import Spec
 from profilers.runs.status import Status
+from tests.cli.support import recording
 from tui.cli.commands.suite import names_of
 
 

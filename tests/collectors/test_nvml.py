@@ -56,8 +56,9 @@ def test_sixteen_gpus_one_lost(library):
         "utilization_pct": 25.0,
         "users": "",
         "note": "",
+        "lost": False,
     }
-    assert rows["cuda:3"]["utilization_pct"] is None and "lost" in rows["cuda:3"]["note"]
+    assert rows["cuda:3"]["lost"] and rows["cuda:3"]["utilization_pct"] is None and "lost" in rows["cuda:3"]["note"]
     # One of the two processes is ours; the other's id means nothing here.
     assert "somebody outside this container" in rows["cuda:0"]["users"] and "," in rows["cuda:0"]["users"]
     assert rows["cpu"]["note"] == ""
