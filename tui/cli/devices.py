@@ -82,7 +82,7 @@ def _of_ranks(word: str, best: DeviceRow, rows: Sequence[DeviceRow], ranks: int)
 
     gpus = best_first(rows)
     if len(gpus) < ranks:
-        here = ", ".join(row.device for row in gpus)
+        here = ", ".join(row.device for row in rows if row in gpus) or "none that answers"
         raise UsageError(f"{ranks} ranks need {ranks} GPUs or the CPU; here is {here}: fewer ranks, or --device cpu")
     return sorted(gpus[:ranks], key=list(rows).index)
 
