@@ -7,7 +7,7 @@ that leaves no gap of its own.
 On a known clock only the neighbourhood of zero is searched: two conversions of one clock differ by microseconds. On an
 unknown one every position at which the kernels lie within the sampled time is: first on a grid of one interval, by a
 cross-correlation through Fourier transforms, then around the best of its peaks in eighths. A step of equal layers fits
-almost as well one layer further: where the second best place is too near to the best, nothing is chosen.
+almost as well one layer further: where the second best place is nearly as good as the best, nothing is chosen.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from profilers.analysis.intervals import Floats, Ints, covered, union
 
 GOOD = 0.8
 """Agreement below this is none."""
-MARGIN = 0.01
-"""By how much the best place must beat every other one."""
+RIVAL = 1.5
+"""The second best place must be so many times further from perfect than the best."""
 NEAR = 20
 """Intervals to either side that are searched on a known clock."""
 
@@ -70,7 +70,7 @@ def align(start: Ints, end: Ints, activity: Floats, kernel_start: Ints, kernel_e
             f"samples and kernels do not go together: their best correlation is {max(best[1], near.agreement):.2f}, "
             f"{GOOD:.2f} is needed; nothing was attached"
         )
-    if len(found) > 1 and best[1] - found[1][1] < MARGIN:
+    if len(found) > 1 and 1 - found[1][1] < RIVAL * (1 - best[1]) + 1e-6:
         apart = abs(best[0] - found[1][0]) / 1000
         raise CannotAlignError(
             f"samples fit the kernels equally well at two places, {apart:,.0f} us apart (correlations {best[1]:.3f} and "

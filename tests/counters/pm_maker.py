@@ -10,7 +10,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 
+from profilers.analysis.intervals import covered, cut, union
 from profilers.readers.pm_samples import ROLES, PmFile
 
 BUSY, DRAM, ISSUE, TENSOR = (ROLES[role][0][0] for role in ("busy", "dram", "issue", "tensor"))
@@ -66,6 +68,22 @@ def sampled(ran: list[Ran], interval: int, *, margin: int = 400_000, phase: int 
         if any(one.start <= left and one.end >= right and one.kind == "kernel" for one in ran):
             values[0] += 100 * np.clip(np.minimum(end, right) - np.maximum(start, left), 0, None) / interval
     return {"start": start, "end": end, "busy": values[0], "issue": values[1], "dram": values[2], "tensor": values[3]}
+
+
+def sampled_again(
+    kernels: pd.DataFrame, interval: int, truth: np.ndarray, *, noise: float = 3.0
+) -> dict[str, np.ndarray]:
+    """Samples of a recorded timeline: ``truth`` is the DRAM % of each activity. Busy has noise, and counts 1.5 us to either
+    side of a kernel: units are active a little before its first and after its last instruction's time stamp."""
+    begin = kernels["start_ns"].to_numpy()
+    over = begin + kernels["dur_ns"].to_numpy()
+    edges = np.arange(begin.min() - 5_000_000, over.max() + 5_000_000, interval)
+    start, end, row, place = cut(begin, over, edges)
+    size = len(edges) - 1
+    wide = union(begin - 1_500, over + 1_500)
+    busy = 100 * covered(edges[:-1], edges[1:], *wide) / interval + np.random.default_rng(0).normal(0, noise, size)
+    dram = np.bincount(place, (end - start) * truth[row], minlength=size) / interval
+    return {"start": edges[:-1], "end": edges[1:], "busy": np.clip(busy, 0, 100), "dram": dram}
 
 
 def samples_file(path: Path, made: dict[str, np.ndarray], shift: int, **changes: Any) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from pm_maker import Ran, after, sampled, samples_file, trace_file
+from pm_maker import Ran, after, sampled, sampled_again, samples_file, trace_file
 
 from profilers.analysis import pm_counters
 from profilers.analysis.pm_align import CannotAlignError
@@ -115,6 +115,38 @@ def test_durations_that_are_not_believed_lend_nothing(tmp_path):
     found, coverage = pm_counters.measured(trace, samples)
     assert found.kernels["sm_pct"].isna().tolist() == [True, False, False]
     assert (coverage.covered, coverage.pooled) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("file", "time_pct"),
+    [("h100_qwen_decode.json.gz", 95), ("b200_vllm_tp8_rank0.json.gz", 67), ("h100_bert_small.json.gz", 13)],
+)
+def test_real_timelines(traces, file, time_pct):
+    """A recorded timeline, sampled every 10 us by a clock of its own: placed, and every value is the launch's truth."""
+    trace = kineto.read(traces / "kineto" / file)
+    kernels = trace.kernels
+    launch = kernels.groupby(["name", "grid", "block"], observed=True, sort=False).ngroup().to_numpy()
+    truth = np.random.default_rng(0).uniform(5, 95, launch.max() + 1)[launch]
+    made = sampled_again(kernels, INTERVAL, truth)
+    nothing = np.full(len(made["start"]), np.nan)
+    samples = pm_samples.PmSamples(
+        start=made["start"] + 123_456_789_012,
+        end=made["end"] + 123_456_789_012,
+        busy=made["busy"],
+        sm=nothing,
+        dram=made["dram"],
+        tensor=nothing,
+        interval_ns=INTERVAL,
+        clock=pm_samples.UNKNOWN,
+    )
+    found, coverage = pm_counters.measured(trace, samples)
+    assert coverage.alignment.estimated and coverage.alignment.agreement > 0.94
+    got = found.kernels["dram_pct"].to_numpy()
+    known = truth[(kernels["kind"] == "kernel").to_numpy()]
+    assert np.isfinite(got).sum() == coverage.covered
+    np.testing.assert_allclose(got[np.isfinite(got)], known[np.isfinite(got)], atol=0.5)
+    assert coverage.time_pct == pytest.approx(time_pct, abs=1.5)
+    assert found.kernels["sm_pct"].isna().all() and not any(note.code == pm_counters.FLOOR for note in found.notes)
 
 
 def test_no_kernels_is_told_with_what_to_do(tmp_path):
