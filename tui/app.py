@@ -267,7 +267,7 @@ class KernelscopeApp(App[str]):
         self.watcher.nudge()
 
     def action_run_first(self) -> None:
-        """Put a waiting run before the others of its launch."""
+        """Put a waiting run before all others of this user on its device."""
         view = self.view
         if view is None or view.status.state != "queued":
             self.notify("This run does not wait: only waiting runs have an order.", severity="warning")
@@ -275,8 +275,8 @@ class KernelscopeApp(App[str]):
         from profilers.runs.launch import first_in_queue
 
         try:
-            first_in_queue(RunFolder.open(self.root / view.key))
-            self.notify(f"{view.title} is next of its launch on its device.")
+            said = first_in_queue(RunFolder.open(self.root / view.key))
+            self.notify(f"{view.title} {said}.")
         except RunsError as problem:
             self.post_message(Problem(str(problem), "Not moved"))
         self.watcher.nudge()

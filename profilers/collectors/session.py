@@ -27,6 +27,7 @@ SLOW_STEP_S = 2.0
 """Steps longer than this get no unprofiled step between windows: it would cost a third of the run."""
 
 GOES_ON = "all is recorded, the script goes on"
+UNRECORDED = "paused: it has no steps to rest between and goes on, unrecorded"
 
 _WAIT_POLL_S = 0.02
 _PAUSE_LOOK_S = 0.1
@@ -62,6 +63,7 @@ class Session:
         self._windows = 0
         self._suspended = False
         self._slices = False
+        self._unrecorded: float | None = None
         self._looked = 0.0
         self._timed: list[float] = []
         self._between: list[float] = []
@@ -306,19 +308,19 @@ class Session:
         if waited:
             self._reported = 0.0
 
-    def _rest_while_paused(self) -> None:
-        """Wait while somebody has paused the run: between steps, never inside a window. The device stays ours.
+    def _rest_while_paused(self) -> bool:
+        """Wait while somebody has paused the run, and say whether that was so: between steps, never inside a window. The device stays ours.
 
         A stopped process (SIGSTOP) would stop the driver's threads as well, and with them others who use the device.
-        Windows cut by a clock have no step to wait at: there the workload goes on.
+        Windows cut by a clock have no step to wait at: see :meth:`skips_slice`.
         """
         now = time.perf_counter()
         if now - self._looked < _PAUSE_LOOK_S or self._slices:
-            return
+            return False
         self._looked = now
         pause = self.folder / protocol.PAUSE
         if (self.progress.state == "profiling" and self._position != 0) or not pause.exists():
-            return
+            return False
         phase, left = self.progress.phase, self.progress.eta_s
         self.progress.phase, self.progress.eta_s = "paused", None
         self._say(always=True)
@@ -328,8 +330,36 @@ class Session:
         self._windows_began += rested
         self._cycle_began += rested
         self.progress.phase, self.progress.eta_s = phase, left
-        self._note("it was paused: clocks and caches had cooled down at the next step")
+        if not self.done:
+            self._note("it was paused: clocks and caches had cooled down at the next step")
         self._reported = 0.0
+        return True
+
+    def rest(self) -> None:
+        """After the last window: rest where the run is paused, as before it. Call after each step."""
+        if self._rest_while_paused():
+            self._say(always=True)
+
+    def skips_slice(self) -> bool:
+        """Whether the run is paused where windows are slices of time. A script without steps has no place to rest at: it
+        goes on, and is not recorded meanwhile. A window that has begun is taken to its end."""
+        now = time.perf_counter()
+        if not self._slices or self.done or self._position != 0:
+            return False
+        if (self.folder / protocol.PAUSE).exists():
+            if self._unrecorded is None:
+                self._unrecorded = now
+                self.progress.phase, self.progress.eta_s = UNRECORDED, None
+                self._say(always=True)
+            return True
+        if self._unrecorded is not None:
+            skipped, self._unrecorded = now - self._unrecorded, None
+            self._windows_began += skipped
+            self._cycle_began += skipped
+            self._note("it was paused: it went on meanwhile, unrecorded")
+            self._before_step()
+            self._say(always=True)
+        return False
 
     def _before_step(self) -> None:
         self.progress.phase = f"window {self._windows + 1} of {self.spec.windows}"

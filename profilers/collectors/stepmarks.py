@@ -163,6 +163,7 @@ class StepFinder:
             return
         self.steps += 1
         if self.session.done:
+            self._do(self.session.rest)
             return
         held, self.kind = self.kind, kind
         if held == -1:
@@ -216,9 +217,13 @@ class StepFinder:
         if self._inert or self._busy or self._theirs or self.kind > _SLICES or self.session.done:
             self._cut.set()
             return 0
-        self._do(self.session.boundary if self.kind == _SLICES else self._first_slice)
+        self._do(self._next_slice if self.kind == _SLICES else self._first_slice)
         self._cut.set()
         return 0
+
+    def _next_slice(self) -> None:
+        if not self.session.skips_slice():
+            self.session.boundary()
 
     def _first_slice(self) -> None:
         self.kind, self._thread = _SLICES, threading.get_ident()

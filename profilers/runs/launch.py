@@ -17,6 +17,8 @@ from profilers.collectors.telemetry.devices import visible
 from profilers.collectors.telemetry.nvml import Nvml
 from profilers.runs.folder import RunFolder, RunsError, new_id, runs_root, unwritable
 from profilers.runs.jobs import launch_file, order_file
+from profilers.runs.leases import holders, user_name
+from profilers.runs.precedence import keys_of, put_first
 from profilers.runs.spec import Spec
 from profilers.runs.status import Status, alive, boot_id, presumed_dead
 
@@ -156,15 +158,31 @@ def queue(root: Path, launch: str) -> list[RunFolder]:
     return waiting
 
 
-def first_in_queue(run: RunFolder) -> None:
-    """Put a queued run before the others of its launch (on one device, they go one after the other).
+def first_in_queue(run: RunFolder) -> str:
+    """Put a queued run before all others of this user on its devices, of its own launch and of others: they give way as
+    soon as what goes on there has ended. Returns what that means, in words that follow the run's name.
 
     Raises :class:`RunsError` when it is not queued.
     """
-    state, launch, root = run.effective_status().state, run.spec().launch, run.path.parent
+    spec, state, root = run.spec(), run.effective_status().state, run.path.parent
     if state != "queued":
         raise RunsError(f"run {run.id} does not wait in a queue: it is {state}")
-    reorder(root, launch, [run, *(other for other in queue(root, launch) if other != run)])
+    reorder(root, spec.launch, [run, *(other for other in queue(root, spec.launch) if other != run)])
+    try:
+        put_first(run)
+    except OSError as error:
+        raise unwritable(root, error) from None
+    devices = ", ".join(device for device, _ in spec.devices)
+    others = [
+        holder
+        for key, holder in holders(root).items()
+        if key in keys_of(run) and f" of {user_name()} (" not in holder and holder != "another run"
+    ]
+    if is_paused(run):
+        return f"is next on {devices} once it is resumed"
+    if others:
+        return f"is next of yours on {devices}; others' runs do not give way: {', '.join(others)} has it"
+    return f"is next on {devices}"
 
 
 def reorder(root: Path, launch: str, runs: Sequence[RunFolder]) -> None:

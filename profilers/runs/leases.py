@@ -32,6 +32,14 @@ def lease_key(device: str, uuid: str = "") -> str:
     return re.sub(r"[^A-Za-z0-9@._-]+", "_", text)
 
 
+def user_name() -> str:
+    """Who we are, for others to read."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
 class Lease:
     """The lock of one device. Not acquired when made."""
 
@@ -48,7 +56,7 @@ class Lease:
         """Take the lock if it is free; never waits. Raises OSError where locks do not work at all."""
         if self._fd is not None:
             return True
-        _shared_folder(self.path.parent)
+        shared_folder(self.path.parent)
         fd = _open(self.path)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -82,12 +90,8 @@ class Lease:
         if self._fd is None:
             return
         try:
-            user = getpass.getuser()
-        except (KeyError, OSError):
-            user = str(os.getuid())
-        try:
             os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, f"run {run_id} of {user} (pid {os.getpid()})".encode(), 0)
+            os.pwrite(self._fd, f"run {run_id} of {user_name()} (pid {os.getpid()})".encode(), 0)
         except OSError:
             pass
 
@@ -156,7 +160,7 @@ def with_holders(rows: Sequence[DeviceRow], root: Path) -> list[DeviceRow]:
     return found
 
 
-def _shared_folder(folder: Path) -> None:
+def shared_folder(folder: Path) -> None:
     """Make the folder of locks so that every user who shares the runs folder can put theirs there, and remove no other's."""
     if not folder.is_dir():
         folder.mkdir(parents=True, exist_ok=True)

@@ -66,9 +66,11 @@ class Supervisor:
         from profilers.runs.folder import RunFolder, RunsError
         from profilers.runs.jobs import Job, complain
         from profilers.runs.leases import Leases
+        from profilers.runs.precedence import Precedence
         from profilers.runs.sampling import Sampler
 
         self._lease_type = Leases
+        self._precedence = Precedence(root)
         self._complain = complain
         self.root = root
         self._order = order
@@ -115,6 +117,8 @@ class Supervisor:
                 job.wait_for("paused")
             elif ahead:
                 job.wait_for(f"waiting for {job.spec.device}: {ahead} before it")
+            elif self._gives_way(job):
+                pass
             elif self._may_start(job):
                 self.queue.remove(job)
                 self.active[job.key] = job
@@ -148,8 +152,19 @@ class Supervisor:
         place = {name: number for number, name in enumerate(names)}
         self.queue.sort(key=lambda job: place.get(job.run.id, len(names)))
 
+    def _gives_way(self, job: Job) -> bool:
+        """Whether a run of another launch was put before this one: the device is then let go of, for that one to take."""
+        first = self._precedence.before(job.keys, {other.run.id for other in self.queue})
+        if first is None:
+            return False
+        if (lease := self.leases.pop(job.key, None)) is not None:
+            lease.release()
+        job.wait_for(f"waiting for {job.spec.device}: run {first.id} was put first")
+        return True
+
     def _may_start(self, job: Job) -> bool:
-        """Whether the device is ours. A lease is kept while this launch has more for the device: no one cuts in."""
+        """Whether the device is ours. A lease is kept while this launch has more for the device: no one cuts in, save a
+        run that the same user has put first."""
         lease = self.leases.get(job.key)
         if lease is None:
             lease = self._lease_type(self.root, job.keys)

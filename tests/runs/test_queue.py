@@ -9,17 +9,20 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from conftest_runs import ended, spec, until
 from test_opening import a_trace
 
 from profilers.collectors import protocol
 from profilers.collectors.telemetry.devices import DeviceRow
-from profilers.runs.folder import RunsError
+from profilers.runs.folder import RunFolder, RunsError
 from profilers.runs.jobs import order_file
 from profilers.runs.launch import first_in_queue, launch, pause, queue, reorder, resume, stop
 from profilers.runs.leases import Lease, holders, lease_key, with_holders
+from profilers.runs.precedence import Precedence, first_file, keys_of, put_first
 from profilers.runs.spec import Spec
+from profilers.runs.status import Status
 
 
 def replays(path, devices, **changes) -> list[Spec]:
@@ -69,6 +72,71 @@ def test_a_queue_takes_a_new_order(root):
     until(lambda: not order_file(root, name).exists(), "the order to be cleared away")
     with pytest.raises(RunsError, match="their launch has ended"):
         reorder(root, name, [a])
+
+
+def test_a_run_of_another_launch_goes_first(root):
+    one = launch([spec("slow", windows=500), spec("step", name="b"), spec("step", name="c")], root)
+    first, b, c = one
+    until(lambda: first.status().state == "profiling", "the first run")
+    (other,) = launch([spec("slow", name="other", windows=2)], root)
+    until(lambda: "has it" in other.status().phase, "the other launch to wait for the lease")
+    (third,) = launch([spec("step", name="third")], root)
+    assert first_in_queue(third) == "is next on cpu"
+    assert first_in_queue(other) == "is next on cpu"
+    assert msgspec.json.decode(first_file(root).read_bytes()) == [other.id, third.id]
+    assert first.status().live, "what goes on is left alone"
+    stop(first)
+    until(
+        lambda: b.status().phase == f"waiting for cpu: run {other.id} was put first" or not b.status().live,
+        "the launch to give way",
+    )
+    assert {ended(run).state for run in (b, c, other, third)} == {"finished"}
+    assert other.status().started < third.status().started < min(run.status().started for run in (b, c))
+    # The list of what has begun says nothing more.
+    (last,) = launch([spec("step", name="last")], root)
+    assert ended(last).state == "finished"
+
+
+def test_who_gives_way_to_whom(root):
+    runs = {name: RunFolder.create(root, spec("step", name=name)) for name in "abc"}
+    a, b, c = runs.values()
+    precedence = Precedence(root)
+    keys = keys_of(a)
+    assert keys == [lease_key("cpu")]
+    assert precedence.before(keys, set()) is None, "nothing was put first"
+    put_first(a)
+    put_first(b)
+    assert precedence.before(keys, set()) == b, "the one put first last"
+    assert precedence.before(keys, {c.id}) == b
+    assert precedence.before(keys, {a.id, b.id}) is None, "our own launch has its own order"
+    assert precedence.before(["GPU-1"], set()) is None, "another device"
+    pause(b)
+    assert precedence.before(keys, set()) == a, "a paused one lets others go first"
+    assert precedence.before(keys, {b.id}) == a, "also one of our own"
+    resume(b)
+    assert precedence.before(keys, {a.id}) == b
+    for run in (a, b):
+        run.write_status(Status(state="finished"))
+    assert precedence.before(keys, set()) is None
+    put_first(c)
+    assert msgspec.json.decode(first_file(root).read_bytes()) == [c.id]
+    first_file(root).write_text('["../../etc", "gone"]')
+    assert precedence.before(keys, set()) is None
+    first_file(root).write_text("{half")
+    assert Precedence(root).before(keys, set()) is None
+
+
+def test_another_users_run_does_not_give_way(root, monkeypatch):
+    from profilers.runs import launch as module
+
+    first, waiting = launch([spec("slow", windows=500), spec("step", name="b")], root)
+    until(lambda: first.status().state == "profiling", "the first run")
+    monkeypatch.setattr(module, "user_name", lambda: "somebody-else")
+    said = first_in_queue(waiting)
+    assert said.startswith("is next of yours on cpu; others' runs do not give way: run ")
+    assert first.id in said
+    stop(first)
+    assert ended(waiting).state == "finished"
 
 
 def test_a_paused_run_rests_between_steps_and_goes_on(root):

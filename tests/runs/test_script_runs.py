@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from conftest_runs import WORKLOADS, ended, until
 
+from profilers.collectors.session import GOES_ON, UNRECORDED
 from profilers.runs.folder import RunFolder
-from profilers.runs.launch import launch, stop
+from profilers.runs.launch import launch, pause, resume, stop
 from profilers.runs.spec import Spec
 
 sys.path.insert(0, str(WORKLOADS))
@@ -141,6 +143,65 @@ def test_without_steps_time_is_cut_into_slices(root, tmp_path):
     assert "no step was found in the first 0.5 s: windows are slices of 200 ms" in status.notes
     assert status.step_ms is None and status.window_step_ms is None, "a slice is no step"
     assert (run.recording().operators["name"].astype(str) == "aten::mm").sum() > 10
+
+
+def test_paused_in_slices_it_goes_on_unrecorded(root, tmp_path):
+    run = started(root, tmp_path / "home", scripts.BY_TIME, windows=500, extra={"slice_after_s": 0.5})
+    until(lambda: run.status().windows_done >= 1 or not run.effective_status().live, "a slice")
+    pause(run)
+    until(lambda: run.status().phase == UNRECORDED, "the pause")
+    windows = run.status().windows_recorded
+    time.sleep(1.5)
+    assert (run.status().windows_recorded, run.status().phase) == (windows, UNRECORDED)
+    resume(run)
+    until(lambda: run.status().windows_recorded > windows, "a slice after the pause")
+    assert "it was paused: it went on meanwhile, unrecorded" in run.status().notes
+    (tmp_path / "home" / "enough").touch()
+    assert ended(run).state == "finished", log(run)
+    for number in run.window_ids():
+        frame = run.read_window(number).operators
+        assert (frame["start_ns"] + frame["dur_ns"]).max() - frame["start_ns"].min() < 1e9, "no slice holds the pause"
+
+
+def test_a_script_rests_also_after_its_last_window(root, tmp_path):
+    run = started(root, tmp_path / "home", scripts.TRAIN, "--steps", "100000000")
+    until(lambda: run.status().phase == GOES_ON or not run.effective_status().live, "all windows")
+    pause(run)
+    until(lambda: run.status().phase == "paused", "the pause")
+    resume(run)
+    until(lambda: run.status().phase == GOES_ON, "it to go on")
+    assert not any("paused" in note for note in run.status().notes), "nothing that is recorded comes after it"
+    assert stop(run, wait_s=30).state == "stopped"
+
+
+def test_a_module_is_run_as_python_runs_it(root, tmp_path):
+    home = tmp_path / "home"
+    (home / "pkg").mkdir(parents=True)
+    (home / "pkg" / "__init__.py").write_text("NAME = 'pkg'\n")
+    (home / "pkg" / "__main__.py").write_text(MODULE)
+    status = ended(run := started(root, home, "", "x", workload="pkg", module=True))
+    assert (status.state, status.windows_done) == ("finished", 2), log(run)
+    assert log(run).splitlines()[0] == f"__main__ pkg pkg.__main__ {home}/pkg/__main__.py x True"
+    for name, cause in (("pkg.nothing", "there is no module pkg.nothing"), ("absent", "there is no module absent")):
+        status = ended(started(root, home, "", workload=name, module=True))
+        assert (status.state, status.cause_kind) == ("failed", "usage")
+        assert status.cause.startswith(cause)
+
+
+MODULE = """
+import sys
+
+import torch
+
+from . import NAME
+
+print(__name__, NAME, __spec__.name, __file__, sys.argv[1], sys.argv[0] == __file__)
+weight = torch.zeros(4, requires_grad=True)
+optimizer = torch.optim.SGD([weight], lr=0.1)
+for _ in range(16):
+    weight.sum().backward()
+    optimizer.step()
+"""
 
 
 def test_a_script_that_is_too_short_says_so(root, tmp_path):

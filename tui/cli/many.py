@@ -14,16 +14,18 @@ if TYPE_CHECKING:
     from profilers.runs.folder import RunFolder
 
 
-def each_run(args: argparse.Namespace, names: Sequence[str], act: Callable[[RunFolder], None], done: str) -> int:
-    """Find each run and ``act`` on it; ``done`` is said of it afterwards. Returns the exit code."""
+def each_run(
+    args: argparse.Namespace, names: Sequence[str], act: Callable[[RunFolder], str | None], done: str = ""
+) -> int:
+    """Find each run and ``act`` on it; what that returned is said of it afterwards, else ``done``. Returns the exit code."""
     from profilers.runs.folder import RunsError, find_run
 
     failed = 0
     for text in names:
         try:
             folder = find_run(root_of(args), text)
-            act(folder)
-            talk(f"{folder.id}: {done}")
+            said = act(folder) or done
+            talk(f"{folder.id}: {said}")
         except RunsError as error:
             talk(f"kernelscope: {error}")
             failed += 1

@@ -1,4 +1,6 @@
-"""Put waiting runs before the others of their launch. With several: the one named first goes first."""
+"""Put waiting runs before all your others on their devices, of any launch. With several: the one named first goes first.
+
+What goes on there goes on to its end. Runs of other users of one runs folder do not give way."""
 
 from __future__ import annotations
 
@@ -16,4 +18,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from profilers.runs.launch import first_in_queue
 
-    return each_run(args, list(reversed(args.runs_to_move)), first_in_queue, "is next of its launch on its device")
+    return each_run(args, list(reversed(args.runs_to_move)), first_in_queue)
