@@ -17,7 +17,7 @@ import itertools
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -38,8 +38,8 @@ TRIES = 3
 MARGIN_S = 0.005
 """Idle time before and after the step: it ties the samples to the kernels."""
 
-_PROFILED = 3.0
-"""How much longer a step may take under the profiler than plainly."""
+_LONGER = 2.0
+"""How much longer than the step before a step may take."""
 _BYTES_PER_SAMPLE = 16 * 1024
 _BUFFER = (64 * 1024 * 1024, 512 * 1024 * 1024)
 _SYSCLK_PER_NS = 1.5
@@ -67,92 +67,101 @@ def load() -> Cupti:
 
 
 def sample_step(cupti: Cupti, torch: Any, step: Callable[[], Any], trace: Path, output: Path) -> None:
-    """Take one plain step to see how long it is and one that is sampled; write its trace and its samples.
+    """Take two steps under torch.profiler, of which the second is recorded and sampled; write its trace and its samples.
 
     Raises :class:`CountersError`, in one line, where the GPU cannot be sampled. What the step raises passes through.
     """
-    began = time.perf_counter()
-    step()
-    _synchronize(torch)
-    span_s = _PROFILED * (time.perf_counter() - began) + 2 * MARGIN_S
-    interval = max(FINEST_NS, int(span_s * 1e9 / MOST_SAMPLES))
+    interval_ns = 0
     for attempt in range(TRIES):
-        session = _Session(cupti, interval * COARSER**attempt, span_s)
+        session = _Session(cupti, COARSER**attempt)
         try:
             samples = session.sampled(torch, step, trace)
         except _OverflowError:
+            interval_ns = session.interval_ns
             continue
         finally:
             session.close()
         files.write_atomic(output, msgspec.json.encode(samples))
         return
-    longest = interval * COARSER ** (TRIES - 1) / 1000
-    raise CountersError(f"the GPU's sample buffer overflowed, with one sample every {longest:,.0f} us too")
+    raise CountersError(f"the GPU's sample buffer overflowed, with one sample every {interval_ns / 1000:,.0f} us too")
 
 
 class _Session:
-    """One collector, from enabling to disabling."""
+    """One collector, from enabling to disabling. ``coarser``: its interval is so many times what would do."""
 
-    def __init__(self, cupti: Cupti, interval_ns: int, span_s: float) -> None:
+    def __init__(self, cupti: Cupti, coarser: int) -> None:
+        self.interval_ns = FINEST_NS
         self._pm = cupti.pm
         self._errors = (ValueError, RuntimeError, MemoryError, cupti.error)
-        self._interval_ns = interval_ns
-        expected = int(span_s * 1e9 / interval_ns) + 1
-        low, high = _BUFFER
-        self._buffer = min(high, max(low, expected * _BYTES_PER_SAMPLE))
+        self._coarser = coarser
+        self._buffer = _BUFFER[0]
         self._collector: Any = None
 
     def sampled(self, torch: Any, step: Callable[[], Any], trace: Path) -> PmFile:
         """The samples of one step; its trace is written."""
-        activities = [torch.profiler.ProfilerActivity.CPU]
-        if torch.cuda.is_available():
-            activities.append(torch.profiler.ProfilerActivity.CUDA)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            profiler = torch.profiler.profile(activities=activities, acc_events=False)
-            # Before the collector: CUPTI converts the samples' times by the callback that the profiler registers.
-            profiler.start()
+        profiler = _profiler(torch, trace)
+        # Before the collector: CUPTI converts the samples' times by the callback that the profiler registers.
+        profiler.start()
         try:
-            by_time = self._open()
-            anchors = [_anchor(torch)]
+            # CUPTI may lose the first kernels of a session: those of this step are not kept.
             began = time.perf_counter()
-            with self._told("start sampling"):
-                self._collector.start()
-            _idle(torch)
             step()
-            _idle(torch)
-            with self._told("stop sampling"):
-                self._collector.stop()
-            took_ns = int((time.perf_counter() - began) * 1e9)
-            # SYS clock cycles are counted, not timed: twice as many samples may have come.
-            room = (1 if by_time else 2) * took_ns // self._interval_ns * 5 // 4 + 256
-            data = self._decoded(room)
-            anchors.append(_anchor(torch))
+            _synchronize(torch)
+            self._plan(_LONGER * (time.perf_counter() - began) + 2 * MARGIN_S)
+            by_time = self._open()
+            profiler.step()
+            samples = self._recorded(torch, step, by_time)
+        except BaseException:
+            profiler.on_trace_ready = None
+            raise
         finally:
             profiler.stop()
-        profiler.export_chrome_trace(str(trace))
         with self._told("evaluate its samples"):
-            found = list(data)
+            found = list(samples.data)
         return PmFile(
-            metrics=[str(name) for name in data.metrics],
-            asked=self._interval_ns if by_time else self._cycles,
+            metrics=[str(name) for name in samples.data.metrics],
+            asked=self.interval_ns if by_time else self._cycles,
             unit="ns" if by_time else "sysclk",
             start=[int(sample.start_timestamp) for sample in found],
             end=[int(sample.end_timestamp) for sample in found],
             values=[[float(value) for value in sample.metric_values] for sample in found],
-            anchors=anchors,
-            full=len(found) >= room,
+            anchors=samples.anchors,
+            full=len(found) >= samples.room,
         )
 
     def close(self) -> None:
         """Let go of the device's monitors."""
-        if self._collector is not None:
-            self._collector.disable()
-            self._collector = None
+        collector, self._collector = self._collector, None
+        if collector is not None:
+            # The process ends soon, and takes along whatever could not be let go of.
+            with suppress(*self._errors):
+                collector.disable()
+
+    def _plan(self, span_s: float) -> None:
+        """Interval and buffer for sampling so long."""
+        self.interval_ns = self._coarser * max(FINEST_NS, int(span_s * 1e9 / MOST_SAMPLES))
+        low, high = _BUFFER
+        self._buffer = min(high, max(low, int(span_s * 1e9 / self.interval_ns + 1) * _BYTES_PER_SAMPLE))
+
+    def _recorded(self, torch: Any, step: Callable[[], Any], by_time: bool) -> _Recorded:
+        """Take the step while the monitors are read."""
+        before = _anchor(torch)
+        began = time.perf_counter()
+        with self._told("start sampling"):
+            self._collector.start()
+        _idle(torch)
+        step()
+        _idle(torch)
+        with self._told("stop sampling"):
+            self._collector.stop()
+        took_ns = int((time.perf_counter() - began) * 1e9)
+        # SYS clock cycles are counted, not timed: twice as many samples may have come.
+        room = (1 if by_time else 2) * took_ns // self.interval_ns * 5 // 4 + 256
+        return _Recorded(self._decoded(room), room, [before, _anchor(torch)])
 
     @property
     def _cycles(self) -> int:
-        return int(self._interval_ns * _SYSCLK_PER_NS)
+        return int(self.interval_ns * _SYSCLK_PER_NS)
 
     def _open(self) -> bool:
         """Enable the collector with as many quantities as fit into one pass. Whether the interval is one of time: Turing
@@ -176,7 +185,7 @@ class _Session:
             self._collector.configure(
                 metrics=metrics,
                 hardware_buffer_size=self._buffer,
-                sampling_interval=self._interval_ns if by_time else self._cycles,
+                sampling_interval=self.interval_ns if by_time else self._cycles,
                 trigger_mode=mode.GPU_TIME_INTERVAL if by_time else mode.GPU_SYSCLK_INTERVAL,
             )
         except ValueError:
@@ -201,6 +210,29 @@ class _Session:
             raise CountersError(DENIED) from None
         except self._errors as error:
             raise CountersError(f"CUPTI cannot {what}: {_line(error)}") from None
+
+
+class _Recorded(NamedTuple):
+    """What the decoder gave, how many samples it had room for, and the readings of both clocks."""
+
+    data: Any
+    room: int
+    anchors: list[tuple[int, int | None]]
+
+
+def _profiler(torch: Any, trace: Path) -> Any:
+    """torch.profiler: one step to warm up, one that is recorded, its trace written at the end."""
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.profiler.profile(
+            activities=activities,
+            schedule=torch.profiler.schedule(wait=0, warmup=1, active=1, repeat=1),
+            on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(trace)),
+            acc_events=False,
+        )
 
 
 def _choices() -> list[list[str]]:
