@@ -21,6 +21,8 @@ def shares_of(view: RunView) -> tuple[Share, ...]:
     if frame is None or not len(frame):
         return ()
     device = main_device(view, frame)
+    several = len(set(frame.loc[frame["share"] == "device", "device"].astype(str)))
+    where = f"{device} of {several}" if several > 1 else ""
     out = []
     for name in _ORDER:
         part = frame[(frame["share"] == name) & frame["device"].isin([device, "all"])]
@@ -40,8 +42,18 @@ def shares_of(view: RunView) -> tuple[Share, ...]:
         whole = sum(t for _, _, t in rows) + idle
         attention = view.attention_as_gemm and any(c == "attention" for c, _, _ in rows)
         pct = gemm_share(view, rows, whole)
-        out.append(Share(name, tuple((g, t) for _, g, t in rows), pct, attention, idle))
+        of = "span" if name == "wall" and _of_the_span(view, device) else ""
+        out.append(Share(name, tuple((g, t) for _, g, t in rows), pct, attention, idle, of, where))
     return tuple(out)
+
+
+def _of_the_span(view: RunView, device: str) -> bool:
+    """Whether the wall share of a device is of its span, since no steps were recorded."""
+    frame = view.tables.get(Query("shares"))
+    if frame is None:
+        return False
+    wall = frame[(frame["share"] == "wall") & (frame["device"] == device)]
+    return len(wall) > 0 and str(wall["of"].iloc[0]).startswith("span")
 
 
 def gemm_share(view: RunView, rows: list[tuple[str, str, float]], whole: float) -> float:

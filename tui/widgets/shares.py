@@ -12,8 +12,8 @@ from tui.cells import fit, width
 from tui.palette import Palette
 from tui.widgets.lines import Lines
 
-SHORT = {"device": "of kernels", "operator": "of host+dev", "wall": "of step"}
-OF = {"device": "of kernel time", "operator": "of host+device time", "wall": "of step time"}
+SHORT = {"device": "of kernels", "operator": "of host+dev", "wall": "of step", "span": "of span"}
+OF = {"device": "of kernel time", "operator": "of host+device time", "wall": "of step time", "span": "of the span"}
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,10 @@ class Share:
     with_attention: bool = False
     """Whether ``gemm_pct`` holds fused attention too; the bar says so."""
     idle: float = 0.0
+    of: str = ""
+    """A key of :data:`OF`, where it is not the share's name."""
+    where: str = ""
+    """Which of several devices the bar is of."""
 
 
 class ShareBars(Lines):
@@ -54,10 +58,10 @@ class ShareBars(Lines):
             text = f" {share.gemm_pct:5.1f} %"
             sign = (" G" if narrow else " GEMM") + ("+A" if share.with_attention else "")
             line.append(Segment(sign + text, palette.style(palette.group("matmul"), bold=True)))
-            of = (SHORT if narrow else OF).get(share.name, "")
+            of = (SHORT if narrow else OF).get(share.of or share.name, "")
             line.append(Segment((" " if narrow else "  ") + of, palette.style(palette.muted)))
             lines.append(line)
-        lines.append(legend(self.shares, width - label, palette, label))
+        lines.append(legend(self.shares, width - label, palette, label, self.shares[0].where))
         return lines
 
 
@@ -72,8 +76,8 @@ def slices(share: Share, palette: Palette) -> list[bars.Slice]:
     return out
 
 
-def legend(shares: tuple[Share, ...], room: int, palette: Palette, indent: int) -> list[Segment]:
-    """Letters and names of the groups that occur, as many as fit; then how many more there are."""
+def legend(shares: tuple[Share, ...], room: int, palette: Palette, indent: int, lead: str = "") -> list[Segment]:
+    """Letters and names of the groups that occur, as many as fit; then how many more there are. ``lead`` stands before."""
     total: dict[str, float] = {}
     for share in shares:
         whole = sum(time for _, time in share.parts) + share.idle
@@ -82,8 +86,9 @@ def legend(shares: tuple[Share, ...], room: int, palette: Palette, indent: int) 
     order = [name for name in GROUPS if name in total]
     order.sort(key=lambda name: (GROUPS[name].cls != "gemm", GROUPS[name].cls != "attention", -total[name]))
     order = [name for name in order if total[name] >= 0.0005]
-    out = [Segment(" " * indent)]
-    used = 0
+    lead = fit(lead, max(indent, width(lead) + 2))
+    out = [Segment(lead, palette.style(palette.muted))]
+    used = width(lead) - indent
     for index, name in enumerate(order):
         need = width(name) + 4
         more = f"+{len(order) - index}"
