@@ -23,3 +23,15 @@ def fit(text: str, cells: int, right: bool = False, *, ellipsis: str = "…") ->
     if cells <= len(ellipsis):
         return set_cell_size(text, cells)
     return set_cell_size(text, cells - len(ellipsis)) + ellipsis
+
+
+def fit_middle(text: str, cells: int, *, ellipsis: str = "…") -> str:
+    """As :func:`fit`, but the middle is cut and both ends stay: kernel names tell each other apart at their ends."""
+    if cell_len(text) <= cells or cells < 8:
+        return fit(text, cells, ellipsis=ellipsis)
+    room = cells - len(ellipsis)
+    head = set_cell_size(text, room - room // 2)
+    tail = text[-1:]
+    while len(tail) < len(text) and cell_len(text[-len(tail) - 1 :]) <= room // 2:
+        tail = text[-len(tail) - 1 :]
+    return fit(head + ellipsis + tail, cells)

@@ -19,6 +19,7 @@ from tui.cells import GAP
 from tui.cells import width as cells_of
 
 MIN_NAME = 18
+FAIR_NAME = 28
 GOOD_NAME = 40
 MAX_NAME = 64
 BAR_MAX = 24
@@ -120,7 +121,8 @@ class Grid:
         # A column that is only nice to have must not cost the names their legibility.
         for droppable, name in (
             (lambda c: c.wide, GOOD_NAME),
-            (lambda c: c.format == "us" and c.name not in _KEPT, MIN_NAME),
+            (lambda c: c.format == "us" and c.name not in _KEPT, FAIR_NAME),
+            (lambda c: c.name == "cum_pct", FAIR_NAME),
             (lambda c: c.name not in _KEPT and c.format not in ("name", "state"), MIN_NAME),
             (lambda c: True, MIN_NAME),
         ):

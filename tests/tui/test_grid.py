@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from profilers.analysis.registry import TABLES
-from tui.grid import Grid, matching
+from tui.grid import FAIR_NAME, Grid, matching
 
 TABLE = TABLES["kernels"]
 
@@ -118,3 +118,12 @@ def test_a_million_rows_sort_and_filter() -> None:
     grid.rearrange()
     assert len(grid.order) == rows * 2 // 5
     assert int(grid.visible["calls"].iloc[0]) == 4
+
+
+def test_names_outrank_the_running_sum() -> None:
+    long = frame()
+    long["name"] = [f"cutlass gemm bf16 256x128x64 epilogue {i}" for i in range(len(long))]
+    for width in range(60, 130):
+        grid = Grid(TABLE, long)
+        grid.lay_out(width)
+        assert "Σ %" in grid.hidden or grid.columns[0].width >= FAIR_NAME

@@ -104,7 +104,8 @@ class TablePane(Pane):
         return self.query_one(LineTable)
 
     @on(LineTable.Moved)
-    def _moved(self) -> None:
+    @on(LineTable.Arranged)
+    def _changed(self) -> None:
         self.describe()
 
 

@@ -242,6 +242,7 @@ class ComparisonScreen(ModalScreen[None]):
         self._describe()
 
     @on(LineTable.Moved)
+    @on(LineTable.Arranged)
     def _describe(self) -> None:
         if self.data is None:
             return

@@ -15,7 +15,7 @@ from textual.strip import Strip
 from profilers.analysis.registry import Table
 from tui import bars
 from tui import format as fmt
-from tui.cells import GAP, fit
+from tui.cells import GAP, fit, fit_middle
 from tui.palette import DARK, Palette
 from tui.widgets.lines import strip_of
 
@@ -72,6 +72,9 @@ class LineTable(ScrollView, can_focus=True):
         @property
         def control(self) -> LineTable:
             return self.sender
+
+    class Arranged(Message):
+        """Other columns fit now (the table got its size, or another one)."""
 
     def __init__(self, table: Table, *, empty: str = "Nothing yet.", id: str | None = None) -> None:
         super().__init__(id=id)
@@ -162,6 +165,7 @@ class LineTable(ScrollView, can_focus=True):
             self.virtual_size = size
         if before != (self.grid.columns, self.grid.bar_width):
             self._drawn.clear()
+            self.post_message(self.Arranged())
 
     def _inner_width(self) -> int:
         return self.scrollable_content_region.width or self.size.width
@@ -241,7 +245,9 @@ class LineTable(ScrollView, can_focus=True):
             if index:
                 out.append(Segment(" " * GAP, palette.style("", background)))
             value = frame[shown.column.name].iat[row]
-            text = fit(self.grid.text(value, shown.column), shown.width, shown.right)
+            text = self.grid.text(value, shown.column)
+            named = shown.column.format == "name"
+            text = fit_middle(text, shown.width) if named else fit(text, shown.width, shown.right)
             out.append(Segment(text, self._cell_style(shown, value, index, colour, background, focused)))
         if self.grid.bar_width:
             out.append(Segment(" " * GAP, palette.style("", background)))
