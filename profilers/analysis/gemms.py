@@ -10,7 +10,7 @@ from profilers.analysis import tally
 from profilers.analysis.costs import labels, workers
 from profilers.analysis.options import Options
 from profilers.analysis.peaks import recording_peaks
-from profilers.analysis.rates import kernel_dtypes, kernel_peaks
+from profilers.analysis.rates import kernel_dtypes, kernel_peaks, peak_sources
 from profilers.analysis.roofline import bound_names
 from profilers.analysis.view import ATTENTION_CODE, GEMM_CODE, View, view
 from profilers.tables import NONE, Recording
@@ -19,6 +19,7 @@ Ints = npt.NDArray[np.int64]
 
 _COLUMNS = [
     "op", "shape", "dtype", "calls", "time_us", "gflops", "gbytes", "intensity", "tflops_per_s", "pct_of_peak", "bound",
+    "peak_source",
 ]  # fmt: skip
 
 
@@ -27,14 +28,15 @@ def gemms(recording: Recording, options: Options) -> pd.DataFrame:
 
     The operator is the innermost one with a FLOP formula around the launch. A kernel without one has the operator that
     launched it, else its own name, and no shape. ``pct_of_peak``: operations over what the device could have done in
-    that time; ``bound``: by the roofline at this intensity.
+    that time; ``bound``: by the roofline at this intensity; ``peak_source``: where that peak is from.
     """
     v = view(recording)
     heavy = v.is_kernel & ((v.cls == GEMM_CODE) | (v.cls == ATTENTION_CODE))
     rows = np.flatnonzero(heavy)
     if not rows.size:
         return pd.DataFrame(columns=_COLUMNS)
-    flop_peak, byte_peak = (part[rows] for part in kernel_peaks(recording, recording_peaks(recording, options)))
+    peaks = recording_peaks(recording, options)
+    flop_peak, byte_peak = (part[rows] for part in kernel_peaks(recording, peaks))
     types, type_names = kernel_dtypes(recording)
     worker = _worker(v, rows)
     key, op, shape = _keys(recording, v, rows, worker)
@@ -63,6 +65,7 @@ def gemms(recording: Recording, options: Options) -> pd.DataFrame:
             tflops_per_s=flops / time / 1e3,
             pct_of_peak=100 * flops / could,
             bound=bound_names(intensity, ridge),
+            peak_source=peak_sources(recording, peaks, rows[first]),
         )
     return frame.sort_values("time_us", ascending=False, kind="stable", ignore_index=True)
 

@@ -52,13 +52,26 @@ class Peaks:
     sm_count: int | None = None
     source: str = "table"
     cite: str = ""
+    unchecked: tuple[str, ...] = ()
+    """Fields that were not found in what ``cite`` names, which says so."""
 
     def tflops(self, dtype: str) -> float:
         """The peak for a type as :func:`profilers.analysis.calls.short_dtype` writes it. ``tf32`` falls back to fp32
         where the device has none; ``''`` (not recorded) means fp32."""
+        name = self._field(dtype)
+        return float(getattr(self, name)) if name else math.nan
+
+    def source_of(self, dtype: str) -> str:
+        """Where the peak for a type is from: ``source``, or ``unchecked`` for a figure of the table that nobody found
+        again; '' where there is no peak."""
+        if math.isnan(self.tflops(dtype)):
+            return ""
+        return "unchecked" if self.source == "table" and self._field(dtype) in self.unchecked else self.source
+
+    def _field(self, dtype: str) -> str:
         name = {"uint8": "int8", "": "fp32"}.get(dtype, dtype)
-        value = float(getattr(self, name, math.nan)) if name in _RATES else math.nan
-        return self.fp32 if name == "tf32" and math.isnan(value) else value
+        name = "fp32" if name == "tf32" and math.isnan(self.tf32) else name
+        return name if name in _RATES else ""
 
     @property
     def best_tflops(self) -> float:
@@ -99,6 +112,7 @@ def _entries(text: str, where: str, source: str) -> tuple[_Entry, ...]:
                 sm_count=int(item["sm_count"]) if "sm_count" in item else None,
                 source=str(item.get("source", source)),
                 cite=_cite(item, where),
+                unchecked=tuple(item.get("unchecked", ())),
             )
             pattern = re.compile(str(item.get("pattern", re.escape(str(item["name"]).lower()))))
         except (KeyError, TypeError, ValueError, re.error) as error:
@@ -284,6 +298,9 @@ def to_toml(peaks: Iterable[Peaks]) -> str:
     for item in peaks:
         lines = ["[[device]]"]
         for key, value in asdict(item).items():
+            if key == "unchecked":
+                # The cite says it already, and is all that is kept of it.
+                continue
             if isinstance(value, str):
                 text = value.replace("\\", "\\\\").replace('"', '\\"')
                 lines.append(f'{key} = "{"".join(c for c in text if c.isprintable())}"')

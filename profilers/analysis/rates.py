@@ -81,3 +81,16 @@ def kernel_peaks(recording: Recording, peaks: Mapping[str, Peaks]) -> tuple[Floa
     where = kernels["device"].cat.codes.to_numpy()
     heavy = equals(kernels["class"], "gemm") | equals(kernels["class"], "attention")
     return np.where(heavy, compute[where, codes], general[where]), memory[where]
+
+
+def peak_sources(recording: Recording, peaks: Mapping[str, Peaks], rows: Ints) -> npt.NDArray[np.object_]:
+    """Where the peak of the type of each of these kernels is from, on its device, as
+    :meth:`profilers.analysis.peaks.Peaks.source_of` says; ``''`` where none is known."""
+    codes, names = kernel_dtypes(recording)
+    devices = [peaks.get(str(name)) for name in recording.kernels["device"].cat.categories]
+    words = np.full((len(devices) + 1, len(names)), "", object)
+    for index, peak in enumerate(devices):
+        if peak is not None:
+            words[index] = [peak.source_of(name) for name in names]
+    found: npt.NDArray[np.object_] = words[recording.kernels["device"].cat.codes.to_numpy()[rows], codes[rows]]
+    return found

@@ -211,6 +211,12 @@ TABLES: dict[str, Table] = {
                 Col("tflops_per_s", "TFLOP/s", "number"),
                 Col("pct_of_peak", "% of peak", "pct", "of the device's peak for this type"),
                 Col("bound", "bound"),
+                Col(
+                    "peak_source",
+                    "peak from",
+                    doc="table | estimated | measured | given; unchecked: of the table, not found again in a datasheet",
+                    wide=True,
+                ),
             ),
             f"{_A}.gemms:gemms",
             "time_us",

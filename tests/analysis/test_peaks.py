@@ -6,8 +6,9 @@ import math
 from pathlib import Path
 
 import pytest
-from tables_maker import kernel, recording
+from tables_maker import kernel, operator, recording
 
+from profilers.analysis.gemms import gemms
 from profilers.analysis.options import Options
 from profilers.analysis.peaks import (
     Peaks,
@@ -184,6 +185,11 @@ def test_what_was_not_checked_is_said_where_the_figure_is_from() -> None:
     assert checked is not None and checked.cite == "NVIDIA and AWS A10G datasheet"
     unsure = device_peaks(Device("cuda:0", "NVIDIA A30"))
     assert unsure is not None and unsure.cite.endswith("(not checked: fp64, tf32, int8)") and unsure.source == "table"
+    said = [unsure.source_of(dtype) for dtype in ("fp16", "tf32", "uint8", "", "fp8")]
+    assert said == ["table", "unchecked", "unchecked", "table", ""]
+    # A type that the device lacks is the one that stands in for it.
+    volta = device_peaks(Device("cuda:0", "Tesla V100-SXM2-16GB"))
+    assert volta is not None and volta.source_of("tf32") == "table"
 
 
 def test_types_that_a_device_lacks_are_not_known() -> None:
@@ -257,3 +263,18 @@ def test_given_peaks_come_before_all() -> None:
     made = recording([kernel(0, 10)])
     assert recording_peaks(made)["cuda:0"].name == "H100 SXM"
     assert recording_peaks(made, Options(peaks={"cuda:0": given}))["cuda:0"] is given
+
+
+def test_gemms_say_where_their_peak_is_from() -> None:
+    def source(device: str, dtype: str) -> str:
+        shapes = {"input_shapes": "[[64,64],[64,64]]", "input_dtypes": f'["{dtype}","{dtype}"]'}
+        operators = [operator(0, 0, 9, "aten::mm", group="matmul", flops=2.0 * 64**3, bytes=24_576.0, **shapes)]
+        made = recording([kernel(0, 10, "g", "matmul", op_id=0)], operators, devices=[Device("cuda:0", device)])
+        (found,) = gemms(made, Options())["peak_source"]
+        return str(found)
+
+    assert source("NVIDIA A30", "c10::Half") == "table"
+    assert source("NVIDIA A30", "signed char") == "unchecked"
+    assert source("Somebody's card", "c10::Half") == ""
+    remember([Peaks("NVIDIA A30", fp16=150.0, source="measured")])
+    assert source("NVIDIA A30", "c10::Half") == "measured"

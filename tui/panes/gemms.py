@@ -8,8 +8,10 @@ from rich.segment import Segment
 
 from tui import pictures
 from tui.palette import Palette
-from tui.panes.base import TablePane
+from tui.panes.base import TablePane, remarks
 from tui.snapshot import RunView
+from tui.widgets.chrome import PaneLine
+from tui.widgets.line_table import LineTable
 from tui.widgets.lines import Lines
 from tui.widgets.picture import Picture
 
@@ -21,11 +23,22 @@ class GemmsPane(TablePane):
     empty = "No matrix multiply, convolution or attention with recorded shapes yet."
     help: ClassVar[str] = """
 Every distinct matrix multiply, convolution and attention shape: operations and bytes by formula from the shapes, time as
-measured. **bound** says which limit of the device this shape meets first (roofline).
+measured. **bound** says which limit of the device this shape meets first (roofline). **peak from** says where the peak of that
+type is from: the table of datasheets (unchecked: a figure of it that was not found again in one), measured by
+`kernelscope calibrate`, given in your `peaks.toml`, or estimated.
 """
 
     def picture(self) -> Lines | None:
         return Picture()
+
+    def describe(self, alert: str = "") -> None:
+        """The line above the table also says where the peaks are from: there is rarely room for that column."""
+        grid = self.query_one(LineTable).grid
+        said = remarks(grid)
+        if grid is not None and any(shown.column.name == "pct_of_peak" for shown in grid.columns):
+            sources = sorted(set(grid.frame["peak_source"]) - {""})
+            said[1:1] = [f"peak: {' and '.join(sources)}"] if sources else []
+        self.query_one(PaneLine).show(self.table.question, said, alert)
 
     def show_picture(self, view: RunView) -> None:
         frame = view.tables.get(self.queries()[0])

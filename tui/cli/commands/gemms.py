@@ -63,7 +63,12 @@ def run(args: argparse.Namespace) -> int:
         asked = [*asked, *sweep("cpu" if device.kind == "cpu" else "cuda", found[0].dtype)]
     _say_where(opened.recording, device)
     answers = timed(device.device, asked)
-    print_table(study(asked, answers, peaks_of(device)), STUDY, args, {"title": f"{opened.title} on {device.device}"})
+    peaks = peaks_of(device)
+    print_table(study(asked, answers, peaks), STUDY, args, {"title": f"{opened.title} on {device.device}"})
+    known = (
+        f"{peaks.source}: {peaks.cite}" if peaks is not None else "none is known (kernelscope calibrate measures one)"
+    )
+    talk(f"peak of {device.device} ({device.name}): {known}")
     return FINE
 
 

@@ -160,6 +160,8 @@ def devices(args: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
             talk(f"note: {row.device}: {row.note}")
         if peaks and peaks.source == "estimated":
             talk(f"note: {row.device}: its peaks are {peaks.cite}")
+        elif peaks and peaks.unchecked:
+            talk(f"note: {row.device}: its peaks are from a table: {peaks.cite}")
     return rows, FINE
 
 
