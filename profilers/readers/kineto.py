@@ -8,6 +8,8 @@ What the tables hold:
 * ``start_ns`` counts from ``Origin.base_ns``, which is the earliest event read: nanoseconds since the epoch where the
   file tells its clock base or holds epoch times, else in the file's own clock. Times are exact to the nanosecond.
 * ``kernels`` holds device activities only (kernels, copies, sets). It is empty for a recording of the CPU alone.
+* Complete events (ph "X") and pairs of a begin and an end (ph "B" and "E") are read alike. What is nested in what follows
+  from their times, so that both may stand on one thread.
 * ``group``, ``class``, ``rule`` and ``flops`` are empty: the rules fill them.
 * Annotations (profiler steps, ``gpu_user_annotation``, python functions, overhead) never add time anywhere.
 * ``thread_id`` is the thread's own id, or a fresh number where threads of several processes share one.
@@ -63,6 +65,7 @@ def _read(file: BinaryIO, name: str, size: int, progress: Callable[[float], None
     gc.disable()
     try:
         reader.read()
+        found.close()
         about, notes = meta.metadata(reader.head, reader.tail)
         notes = [*source.notes, *reader.notes, *notes, *_counted(found)]
         base = meta.number(about, "baseTimeNanoseconds")
@@ -100,9 +103,7 @@ def _counted(found: Collector) -> list[Note]:
         near = found.incomplete[0]
         text = f"events lack a name, a time or a length and were left out, the first behind byte {near:,}"
         notes.append(Note("incomplete_events", text, len(found.incomplete)))
-    if found.unpaired:
-        text = "begin/end events of operators or kernels: only complete events (ph X) are read"
-        notes.append(Note("begin_end_events", text, found.unpaired))
+    notes += found.pairs.notes()
     counters = found.categories.get("cuda_profiler_range", 0)
     if counters:
         text = "CUPTI counter ranges: hardware counters by kernel name, recorded instead of kernel times; not read"

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from profilers.readers.calls import LOADING
 from profilers.readers.flags import LONGEST_NS
 from profilers.readers.kineto_events import MISSING, float_nanoseconds, nanoseconds
+from profilers.readers.kineto_pairs import HALVES, Pairs
 
 Ints = NDArray[np.int64]
 LONGEST = np.iinfo(np.int64).max
@@ -78,7 +80,10 @@ class Columns:
 
 
 class Collector:
-    """All columns of one recording. Times are int64 nanoseconds in the file's own clock; see ``add``."""
+    """All columns of one recording. Times are int64 nanoseconds in the file's own clock.
+
+    ``add`` takes in one piece after the other; after the last, ``close`` takes in what was written in two halves.
+    """
 
     def __init__(self) -> None:
         self.operators, self.kernels, self.runtime = Columns(), Columns(), Columns()
@@ -87,7 +92,7 @@ class Collector:
         self.module_names, self.texts, self.lanes, self.sizes = Codes(), Codes(), Codes(), Codes()
         self.events = 0
         self.categories: Counter[str] = Counter()
-        self.unpaired = 0
+        self.pairs = Pairs()
         self.odd_host_times = 0
         self.scale = 1000
         self.window_end = 0
@@ -96,20 +101,40 @@ class Collector:
     def add(self, events: Sequence[Any], offset: int = 0) -> None:
         """Take in one piece's events; ``offset`` is the piece's position in the text, for events that lack a part."""
         self.events += len(events)
-        by_category: dict[str, list[Any]] = defaultdict(list)
+        found: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
         for event in events:
-            by_category[event.cat].append(event)
-        for category, bucket in by_category.items():
-            self.categories[category] += len(bucket)
-            role = ROLES.get(category.lower(), "")
-            add = getattr(self, f"_add_{role}", None) if role else None
-            if add is not None:
-                add(bucket, offset)
+            found[event.cat][event.ph].append(event)
+        for category, phases in found.items():
+            self.categories[category] += sum(map(len, phases.values()))
+            self._route(category, phases, offset)
+        if not all(map(HALVES.isdisjoint, found.values())):  # From all categories at once: an end often has none.
+            self._add_halves([event for event in events if event.ph in HALVES], offset)
 
-    def _complete(self, bucket: list[Any], offset: int) -> tuple[list[Any], Ints, Ints]:
-        """The duration events of a bucket that have a name, a time and a length, with start and length in ns."""
-        spans = [event for event in bucket if event.ph == "X"]
-        self.unpaired += sum(event.ph in ("B", "E") for event in bucket) if len(spans) < len(bucket) else 0
+    def close(self) -> None:
+        """Take in the durations that were written as a begin and an end."""
+        found: dict[str, list[Any]] = defaultdict(list)
+        for event in self.pairs.matched(self.scale):
+            found[event.cat].append(event)
+        for category, events in found.items():
+            self._route(category, {"X": events}, 0)
+
+    def _route(self, category: str, phases: dict[str, list[Any]], offset: int) -> None:
+        """Hand one category's events, by phase, to its columns: the complete ones, or all where it has no name."""
+        role = ROLES.get(category.lower(), "")
+        if role == "none":
+            self._add_none([event for bucket in phases.values() for event in bucket])
+        elif role and "X" in phases and (add := getattr(self, f"_add_{role}", None)) is not None:
+            add(phases["X"], offset)
+
+    def _add_halves(self, halves: list[Any], offset: int) -> None:
+        times, good = self._start(list(map(_TS, halves)))
+        if not good.all():
+            self.incomplete += [offset] * int(np.count_nonzero(~good))
+            halves = [half for half, ok in zip(halves, good.tolist(), strict=True) if ok]
+        self.pairs.add(halves, times[good])
+
+    def _complete(self, spans: list[Any], offset: int) -> tuple[list[Any], Ints, Ints]:
+        """Those of the complete events that have a name, a time and a length, with start and length in ns."""
         start, good = self._start(list(map(_TS, spans)))
         length = np.fromiter(map(_DUR, spans), np.float64, len(spans))
         dur, fits = float_nanoseconds(length, self.scale)
@@ -207,6 +232,10 @@ class Collector:
             numbers = [int(match[1]) for event in events if (match := _STEP.match(event.name))]
             self.steps.add(len(events), start=start, dur=dur, thread=self._threads(events), step=np.array(numbers))
 
+        loads = [event for event in bucket if event.name.startswith(LOADING)]
+        if loads:
+            self._add_runtime(loads, offset)
+
     def _add_python(self, bucket: list[Any], offset: int) -> None:
         found = [event for event in bucket if event.name.startswith(_MODULE)]
         self._add_modules(found, offset, lambda name: _INSTANCE.sub("", name))
@@ -218,7 +247,7 @@ class Collector:
         names = self.module_names.of((plain(event.name[len(_MODULE) :].strip()) for event in events), len(events))
         self.modules.add(len(events), start=start, dur=dur, thread=self._threads(events), name=names)
 
-    def _add_none(self, bucket: list[Any], _offset: int) -> None:
+    def _add_none(self, bucket: list[Any]) -> None:
         ends = [event.ts for event in bucket if event.name == _WINDOW_END]
         if ends:
             when, fits = self._start(ends)

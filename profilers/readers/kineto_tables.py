@@ -402,7 +402,7 @@ def _sizes(sizes: Codes, codes: NDArray[Any]) -> tuple[Any, Ints]:
             values = []
         parsed.append(values)
     texts = ["x".join(map(str, values)) for values in parsed]
-    products = [prod(values) if values and prod(values) < 1 << 31 else NONE for values in parsed]
+    products = [prod(values) if values and 0 < prod(values) < 1 << 31 else NONE for values in parsed]
     return _category(codes, texts), np.array(products, np.int64)[codes]
 
 

@@ -78,6 +78,20 @@ def kineto() -> bytes:
     return json.dumps({**head, "traceEvents": rows}).encode()
 
 
+def halves() -> bytes:
+    """The same with every second duration as a begin and an end, in the order of time."""
+    whole = json.loads(kineto())
+    rows = []
+    for i, row in enumerate(whole["traceEvents"]):
+        if i % 2:
+            rows.append(row)
+        else:
+            length = row.pop("dur")
+            rows += [row | {"ph": "B"}, {"ph": "E", "pid": row["pid"], "tid": row["tid"], "ts": row["ts"] + length}]
+    whole["traceEvents"] = sorted(rows, key=lambda row: row["ts"])
+    return json.dumps(whole).encode()
+
+
 def packed() -> bytes:
     return gzip.compress(kineto(), mtime=0)
 
@@ -198,8 +212,8 @@ def holds(path: Path) -> bool:
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize(
     ("make", "least"),
-    [(kineto, 0.9), (packed, 0.1), (ncu, 0.9), (details, 0.9), (nsys, 0.3)],
-    ids=["kineto", "packed", "ncu", "details", "nsys"],
+    [(kineto, 0.9), (halves, 0.9), (packed, 0.1), (ncu, 0.9), (details, 0.9), (nsys, 0.3)],
+    ids=["kineto", "halves", "packed", "ncu", "details", "nsys"],
 )
 def test_damaged_recordings(tmp_path: Path, make: Callable[..., bytes], least: float) -> None:
     """``least``: the share of hurt files that must still be read (a cut in the head of a packed file leaves nothing)."""
