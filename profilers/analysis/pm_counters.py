@@ -51,8 +51,8 @@ class Coverage:
     clock: str
     alignment: Alignment
 
-    def line(self) -> str:
-        """All of it in one line, for people."""
+    def lines(self) -> tuple[str, str]:
+        """For people: how it was sampled, and what that reached."""
         found = self.alignment
         clock = {UNIX: "the host's clock", UNKNOWN: "a clock of their own"}.get(self.clock, "torch's clock")
         place = f"shifted by {found.shift_ns / 1000:,.3g} us"
@@ -60,13 +60,17 @@ class Coverage:
             place = "placed where they match" if self.clock == UNKNOWN else f"which does not fit: {place} to match"
         share = 100 * self.covered / self.kernels if self.kernels else 0.0
         nobody = 100 * self.shared / self.working if self.working else 0.0
-        return (
+        how = (
             f"one step sampled every {self.interval_ns / 1000:,.3g} us while it ran: {self.samples:,} samples on {clock} "
-            f"({place}, correlation {found.agreement:.2f}); {self.covered:,} of {self.kernels:,} kernels ({share:.1f} %), "
-            f"{self.time_pct:.1f} % of kernel time, got values, {self.pooled:,} of them from launches alike; "
+            f"({place}, correlation {found.agreement:.2f})"
+        )
+        reached = (
+            f"samples gave values to {self.covered:,} of {self.kernels:,} kernels ({share:.1f} %), "
+            f"{self.time_pct:.1f} % of kernel time, {self.pooled:,} of them from launches alike; "
             f"{self.shared:,} of {self.working:,} samples with work ({nobody:.1f} %) saw more than one kernel or copy "
             "and are nobody's"
         )
+        return how, reached
 
 
 def measured(trace: Recording, samples: PmSamples) -> tuple[Recording, Coverage]:

@@ -49,7 +49,9 @@ class Counting(threading.Thread):
         self._environment = dict(environment)
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = threading.Event()
-        self.phase = "counters: starting Nsight Compute"
+        self.phase = (
+            f"counters: starting {'Nsight Compute' if spec.counters in counters.SETS else 'the workload again'}"
+        )
         self.eta_s: float | None = None
         self.notes: tuple[str, ...] = ()
 
@@ -136,10 +138,11 @@ class Counting(threading.Thread):
         except (CannotAlignError, ReadError) as error:
             self._note(str(error))
             return
-        self._join(measured, said.problem, coverage.line())
+        how, reached = coverage.lines()
+        self._join(measured, said.problem, how)
         lost = (f"counters: {note.count:,} {note.text}" for note in measured.notes if note.code == pm_samples.DROPPED)
         cut = (f"counters: {note.text}" for note in measured.notes if note.code == pm_samples.FULL)
-        self.notes = (*self.notes, *lost, *cut)
+        self.notes = (*self.notes, f"counters: {reached}", *lost, *cut)
 
     def _pass(self, ncu: str, metrics: tuple[str, ...], total: int | None) -> counters.Progress:
         page = self._run.path / PAGE

@@ -42,7 +42,8 @@ def test_the_truth_comes_back(tmp_path):
     assert tiny[["sm_pct", "dram_pct", "tensor_pct"]].isna().all(axis=None) and set(tiny["source"]) == {"none"}
     assert (coverage.kernels, coverage.covered, coverage.pooled) == (5, 4, 0)
     assert coverage.time_pct == pytest.approx(100 * 380 / 384)
-    assert "4 of 5 kernels (80.0 %), 99.0 % of kernel time" in coverage.line() and "\n" not in coverage.line()
+    how, reached = coverage.lines()
+    assert "4 of 5 kernels (80.0 %), 99.0 % of kernel time" in reached and "\n" not in how + reached
     assert found.kernels["flops"].isna().all() and found.kernels["bytes"].isna().all()
 
 
@@ -54,7 +55,7 @@ def test_a_clock_of_its_own_is_placed_by_matching(tmp_path):
         ran.append(Ran(f"k{number}", at, dur, float(number), float(100 - number), 0.0))
     found, coverage = measured(tmp_path, ran, shift=-987_654_321_000_000, anchors=[])
     assert coverage.alignment.estimated and coverage.clock == pm_samples.UNKNOWN
-    assert "a clock of their own (placed where they match" in coverage.line()
+    assert "a clock of their own (placed where they match" in coverage.lines()[0]
     rows = found.kernels.dropna(subset="dram_pct")
     assert len(rows) == coverage.covered > 30
     truth = {f"k{number}": float(100 - number) for number in range(40)}
@@ -95,7 +96,7 @@ def test_samples_that_saw_two_are_nobodys(tmp_path):
         for start, end in zip(made["start"], made["end"], strict=True)
     )
     assert coverage.shared == touching > 10
-    assert f"{coverage.shared:,} of {coverage.working:,} samples with work" in coverage.line()
+    assert f"{coverage.shared:,} of {coverage.working:,} samples with work" in coverage.lines()[1]
 
 
 def test_a_sample_on_the_edge_says_nothing(tmp_path):

@@ -27,7 +27,7 @@ def sampled(finished):
         note = next(note for note in folder.status().notes if "counters" in note)
         if counters.NO_PERMISSION in note:
             pytest.skip(note)
-        print(f"\n{folder.status().device_name}: {note}")
+        print(folder.status().device_name, *(note for note in folder.status().notes if "counters" in note), sep="\n")
         assert note.startswith("counters (pm)"), (note, folder.log_tail(30))
         return folder, note
 
