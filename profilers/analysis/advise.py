@@ -19,6 +19,7 @@ from profilers.analysis.advice import (
     overlap,
     pointwise,
     rotary,
+    scores,
     syncs,
     tiles,
 )
@@ -34,6 +35,7 @@ RULES = (
     pointwise.find,
     norms.find,
     rotary.find,
+    scores.find,
     optimizers.find,
     layouts.find,
     tiles.find,

@@ -19,6 +19,7 @@ from profilers.analysis.advice import (
     overlap,
     pointwise,
     rotary,
+    scores,
     syncs,
     tiles,
 )
@@ -156,6 +157,41 @@ def test_rotary() -> None:
     assert run(rotary.find, without) is None
 
 
+WRITTEN_OUT = [
+    ("g", "matmul", 20),
+    ("mul", "elementwise", 10),
+    ("add", "elementwise", 5),
+    ("softmax", "softmax", 25),
+    ("copy", "memory", 10),
+    ("g", "matmul", 30),
+]
+
+
+def test_attention_scores() -> None:
+    # 50 of 100 us lie between the two products.
+    made = recording(back_to_back(WRITTEN_OUT))
+    assert gains(scores.find, made)[0] == pytest.approx(2.0)
+    found = run(scores.find, made)
+    assert found is not None and "1 times a recording" in found.evidence and "50.0 % of kernel time" in found.evidence
+    for broken in (
+        WRITTEN_OUT[:-1],  # a classifier ends with its softmax
+        [row for row in WRITTEN_OUT if row[1] != "softmax"],
+        [*WRITTEN_OUT[:4], ("topk", "routing", 5), *WRITTEN_OUT[4:]],  # a router
+        [*WRITTEN_OUT[:4], *[("add", "elementwise", 1)] * 12, *WRITTEN_OUT[4:]],
+    ):
+        assert run(scores.find, recording(back_to_back(broken))) is None
+    last = len(WRITTEN_OUT) - 1
+    apart = [row | ({"stream": 9} if index == last else {}) for index, row in enumerate(back_to_back(WRITTEN_OUT))]
+    assert run(scores.find, recording(apart)) is None
+
+
+@pytest.mark.parametrize(("name", "fires"), [("aten::bmm", True), ("aten::baddbmm", True), ("aten::addmm", False)])
+def test_attention_multiplies_batches(name: str, fires: bool) -> None:
+    ops = [operator(0, 0, 1, name), operator(1, 2, 1, "aten::mul")]
+    rows = [row | {"op_id": int(row["group"] != "matmul")} for row in back_to_back(WRITTEN_OUT)]
+    assert (run(scores.find, recording(rows, ops)) is not None) is fires
+
+
 def test_optimizers() -> None:
     passes = [("lerp", "optimizer", 30), ("addcmul", "optimizer", 40), ("addcdiv", "optimizer", 40)]
     made = recording(back_to_back([("g", "matmul", 90), *passes]))
@@ -251,13 +287,13 @@ def test_nothing_of_nothing() -> None:
 FIRES = {
     "a100_nccl_meta_2024.json.gz": {"launches", "layouts", "overlap"},
     "h100_qwen_decode.json.gz": {"rotary", "norms"},
-    "h100_owlv2.json.gz": {"loading"},
+    "h100_owlv2.json.gz": {"loading", "scores"},
     "v100dgx_resnet50_2021.json.gz": {"loading", "launches", "pointwise"},
     "rtx2080ti_resnet_extid_is_corr.json.gz": {"loading"},
 }
 SILENT = {
-    "a100_nccl_meta_2024.json.gz": {"loading", "norms", "rotary"},
-    "h100_qwen_decode.json.gz": {"loading", "layouts", "overlap", "optimizers"},
+    "a100_nccl_meta_2024.json.gz": {"loading", "norms", "rotary", "scores"},
+    "h100_qwen_decode.json.gz": {"loading", "scores", "layouts", "overlap", "optimizers"},
     "h100_owlv2.json.gz": {"syncs", "layouts", "overlap", "optimizers"},
     "v100dgx_resnet50_2021.json.gz": {"overlap", "rotary"},
     "rtx2080ti_resnet_extid_is_corr.json.gz": {"overlap", "rotary"},
