@@ -10,6 +10,7 @@ first. When none takes a step for long, the progress says where each of them is.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -36,6 +37,7 @@ SILENT_S = 60.0
 STILL_S = 60.0
 """When no rank has taken a step for so long, the progress says where each is."""
 
+_IN_VAIN = re.compile(r"timed? ?out|timeout", re.IGNORECASE)
 _POLL_S = 0.05
 _LOOK_S = 1.0
 _OUTPUT_S = 0.5
@@ -144,6 +146,7 @@ class Ranks:
         places = {
             other: place for other in alive if other != rank and (place := whereabouts.told(self.folders[other]).place)
         }
+        places |= {other: whereabouts.ENDED for other, process in enumerate(self.processes) if process.poll() == 0}
         for other in alive:
             if other != rank:
                 self.processes[other].terminate()
@@ -157,7 +160,11 @@ class Ranks:
                 self.processes[other].kill()
             self.processes[other].wait()
         failure = _failure(self.folders[rank], rank, code or 1)
-        if places and not self._where and not (self.folder / protocol.STOP).exists():
+        if places and (whereabouts.ENDED in places.values() or _IN_VAIN.search(failure.cause)):
+            # It waited in vain for another: the cause lies there.
+            told = f"rank {rank} (meanwhile {whereabouts.together(places)})"
+            failure = Failure(kind=failure.kind, cause=told + failure.cause.removeprefix(f"rank {rank}"))
+        elif places and not self._where and not (self.folder / protocol.STOP).exists():
             self._where = f"when rank {rank} failed: {whereabouts.together(places)}"
         self._finish()
         files.write_atomic(self.folder / protocol.FAILURE, _ENCODER.encode(failure))

@@ -89,6 +89,13 @@ def test_the_first_that_failed_is_named_though_its_end_comes_later(root, tmp_pat
     assert "[rank 0] Fatal Python error: Aborted" in log
 
 
+def test_a_rank_that_waits_in_vain_names_the_other(root, tmp_path):
+    run = started(root, tmp_path / "home", "early")
+    status = ended(run)
+    assert status.state == "failed"
+    assert status.cause.startswith("rank 0 (meanwhile rank 1 ended): RuntimeError: "), status.cause
+
+
 def test_ranks_that_hang_say_where_they_are(root, tmp_path):
     run = started(root, tmp_path / "home", "hang", extra={"still_s": 1.0, "beat_s": 0.1})
     until(lambda: run.status().phase.startswith("no step for"), f"the hang to be noticed: {run.status()}")

@@ -121,7 +121,9 @@ class Headline(Lines):
             text = f"window {status.windows_done}/{total}"
             # "window 3 of 20" says no more than that; anything else does.
             if status.phase and not status.phase.startswith("window ") and status.state == "profiling":
-                text = fit(f"{text} {p.mark('dot')} {visible(status.phase)}", cells - 2)
+                phase = visible(status.phase)
+                whole = f"{text} {p.mark('dot')} {phase}"
+                text = whole if width(whole) <= cells - 2 else fit(phase, cells - 2, ellipsis=p.mark("ellipsis"))
         left = [Segment(text + "  ", p.style(p.text))]
         tail = ""
         if status.eta_s is not None:

@@ -154,6 +154,8 @@ for number in range(20):
         threading.Thread(target=time.sleep, args=(2,)).start()
         dist.destroy_process_group()
         raise RuntimeError("rank one was first")
+    if number == 15 and rank == 1 and "early" in sys.argv:
+        break
     if number == 15 and rank == 1 and "hang" in sys.argv:
         sys.stdout.write("rank one waits for ")
         sys.stdout.flush()
