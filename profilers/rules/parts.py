@@ -6,7 +6,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-_UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|\{anonymous\}|`anonymous namespace')::")
+_UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|(?<![\w<])unnamed>|\{anonymous\}|`anonymous namespace')::")
+# Nsight Compute on Windows loses the first bracket of <unnamed>.
 _RETURN = re.compile(r"^(?:(?:void|static|inline|__global__)\s+)+")
 _CAST = re.compile(r"\((?:unsigned )?(?:int|long|bool|char|short)(?: long)?\)(?=-?\d)")
 _BRACKET = re.compile(r"[<>()\[\]{}]")

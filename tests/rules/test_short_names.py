@@ -206,6 +206,7 @@ def test_very_long_names_are_cut_in_the_middle() -> None:
         ("plain", "plain", ""),
         ("void a::(anonymous namespace)::f<int>(T)", "a::f", "int"),
         ("void a::<unnamed>::f<(int)6, (bool)0>(T)", "a::f", "6, 0"),
+        ("void unnamed>::gemm_tiled_kernel<32>(const float *, int)", "gemm_tiled_kernel", "32"),
         ("std::enable_if<!(false), void>::type n::k::kernel<int>(T)", "n::k::kernel", "int"),
         ("void a<int>::b<float>(T)", "a::b", "int, float"),
         ("void cut<int, off_by<the", "cut", "int, off_by<the"),
