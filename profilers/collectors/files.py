@@ -41,6 +41,27 @@ def read_bytes(path: Path) -> bytes | None:
         return None
 
 
+class Growing:
+    """A file that another process appends to: every call of :meth:`news` gives the whole lines since the last one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def news(self, *, last: bool = False) -> bytes:
+        """What has been added up to the last line end; with ``last`` also a line without one. b'' where there is no file
+        (yet). Raises OSError where it cannot be read."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return b""
+        whole = data if last else data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        return whole
+
+
 def tail(path: Path, lines: int, limit: int = 64 * 1024) -> list[str]:
     """The last ``lines`` lines of a text file, read from at most its last ``limit`` bytes; [] where there is none.
 

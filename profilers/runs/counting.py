@@ -167,12 +167,12 @@ class Counting(threading.Thread):
                 env=self._environment,
                 start_new_session=True,
             )
-        heard = [_Lines(log), *([_Lines(page)] if page is not None else [])]
+        heard = [files.Growing(path) for path in (log, page) if path is not None]
         while True:
             # Asked first: what it wrote before it ended is read after that.
             over = process.poll() is not None
             for source in heard:
-                for line in source.new():
+                for line in source.news().decode("utf-8", "replace").splitlines():
                     said.hear(line)
             if said.profiled and not over:
                 began = time.monotonic() if began is None else began
@@ -247,25 +247,6 @@ class Counting(threading.Thread):
 
     def _note(self, text: str) -> None:
         self.notes = (*self.notes, f"no counters: {text}")
-
-
-class _Lines:
-    """A file that another process appends to: every call gives the whole lines since the last one."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
-
-    def new(self) -> list[str]:
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                data = file.read()
-        except FileNotFoundError:
-            return []
-        whole = data[: data.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        return whole.decode("utf-8", "replace").splitlines()
 
 
 def with_counters(recording: Recording, measured: Recording) -> tuple[Recording, int, int]:

@@ -312,21 +312,12 @@ class SampleTail:
     """Reads a run's telemetry as it grows: every call gives the rows since the last one."""
 
     def __init__(self, run: RunFolder) -> None:
-        self._path = run.path / SAMPLES
-        self._offset = 0
+        self._file = files.Growing(run.path / SAMPLES)
 
     def rows(self) -> list[tuple[int, str, str, float, str, str]]:
         """New rows as tuples ``t_ns device metric value unit source``; a line still being written is left for the next call."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                data = file.read()
-        except FileNotFoundError:
-            return []
-        whole = data[: data.rfind(b"\n") + 1]
-        self._offset += len(whole)
         rows = []
-        for line in whole.split(b"\n"):
+        for line in self._file.news().split(b"\n"):
             try:
                 rows.append(_ROW.decode(line))
             except msgspec.MsgspecError:

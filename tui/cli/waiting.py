@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from profilers.collectors.files import newest
+from profilers.collectors.files import Growing, newest
 from profilers.rules.names import visible
 from tui.cli.output import plain, talk
 from tui.format import significant
@@ -65,21 +65,15 @@ class _Output:
     """The log of a run as it grows."""
 
     def __init__(self, run: RunFolder) -> None:
-        self._path = run.path / "worker.log"
-        self._offset = 0
+        self._file = Growing(run.path / "worker.log")
 
     def news(self, last: bool = False) -> list[str]:
         """Lines that have been finished since the last call; with ``last`` also one that never was. Of a line that was
         rewritten (a progress bar) the newest state, of each rank."""
         try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                data = file.read()
+            lines = self._file.news(last=last).decode("utf-8", "replace").split("\n")
         except OSError:
             return []
-        whole = len(data) if last else data.rfind(b"\n") + 1
-        self._offset += whole
-        lines = data[:whole].decode("utf-8", "replace").split("\n")
         return [state for text in (lines if lines[-1] else lines[:-1]) for state in newest(text)]
 
 
