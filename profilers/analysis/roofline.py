@@ -22,6 +22,12 @@ def bound_names(intensity: np.ndarray, ridge: np.ndarray) -> np.ndarray:
     return np.where(known, np.where(intensity >= ridge, COMPUTE, MEMORY), UNKNOWN).astype(object)
 
 
+_TABLE = [
+    "name", "group", "calls", "time_us", "intensity", "tflops_per_s", "gb_per_s", "roof_tflops_per_s", "pct_of_roof",
+    "bound", "source",
+]  # fmt: skip
+
+
 def roofline(recording: Recording, options: Options) -> pd.DataFrame:
     """One row per kernel name, longest first.
 
@@ -30,10 +36,22 @@ def roofline(recording: Recording, options: Options) -> pd.DataFrame:
     the memory peak, which is the same thing, and holds for kernels that compute nothing as well; above 100 means that
     bytes came from caches, or that the peak is a poor estimate. NaN: not known.
     """
+    return _rated(recording, options, "name")[_TABLE]
+
+
+def roofline_groups(recording: Recording, options: Options) -> pd.DataFrame:
+    """The same per group of kernels, longest first. ``known_pct`` is the part of the group's kernel time whose bytes are
+    known: the rates are over that part alone."""
+    return _rated(recording, options, "group")
+
+
+def _rated(recording: Recording, options: Options, column: str) -> pd.DataFrame:
+    """Rates of all kernels that have one value in ``column``."""
     v = view(recording)
     rows, frame = v.rows, v.kernels
-    names = tally.texts(frame["name"])
-    code, dur = tally.codes(frame["name"])[rows], v.dur[rows]
+    names = tally.texts(frame[column])
+    # A kernel without a value is one of its own kind: the last text, which is empty.
+    code, dur = tally.codes(frame[column])[rows] % names.size, v.dur[rows]
     size = names.size
     flop_peak, byte_peak = (part[rows] for part in kernel_peaks(recording, recording_peaks(recording, options)))
     flops, moved = frame["flops"].to_numpy()[rows], frame["bytes"].to_numpy()[rows]
@@ -73,4 +91,5 @@ def roofline(recording: Recording, options: Options) -> pd.DataFrame:
             pct_of_roof=100 * np.fmax(compute_used, memory_used),
             bound=bound,
             source=sources(v, code, size)[order],
+            known_pct=100 * np.nan_to_num(known(dur, moves)) / time[order],
         )
