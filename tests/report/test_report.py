@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from browser import CHROMIUM, Browser
+from markup import Balance, pictures
 
 from profilers.analysis.options import Options
 from profilers.analysis.prepare import prepare
@@ -24,7 +25,8 @@ from profilers.tables import Recording
 from tui.palette import DARK, LIGHT
 from tui.report import FORMATS, render
 from tui.report.content import Content, content, shortened
-from tui.report.page import ROWS
+from tui.report.page import contrast, ink
+from tui.report.tables import PAPER_ROWS, ROWS
 
 EVIL = "</td></script><script>alert(1)</script><img src=x onerror=alert(2)> | `x` \\input{/etc/passwd} $& \x1b[31m"
 
@@ -74,7 +76,9 @@ def test_sections_are_the_panes_tables(qwen: Content, traces: Path) -> None:
     kernels = qwen.section("kernels")
     assert kernels is not None and kernels.frame["time_us"].is_monotonic_decreasing
     page = render(qwen, "html").decode()
-    assert page.count("<tr>") == sum(min(len(s.frame), ROWS) + 1 for s in qwen.sections if s.table.name != "advice")
+    # The summary of one device stands upright: a line a figure.
+    lying = [s for s in qwen.sections if s.table.name not in ("advice", "summary")]
+    assert page.count("<tr>") == sum(min(len(s.frame), ROWS) + 1 for s in lying) + len(TABLES["summary"].columns)
     for share in qwen.shares:
         assert f"{share.gemm_pct:.1f} %" in page
 
@@ -96,8 +100,65 @@ def test_nothing_is_fetched_and_only_our_script_runs(qwen: Content) -> None:
 def test_colours_are_those_of_the_screen(qwen: Content) -> None:
     page = render(qwen, "html").decode()
     for palette in (LIGHT, DARK):
-        assert f".g-matmul {{ --of: {palette.group('matmul')}; }}" in page
-        assert f".s-HMM {{ --of: {palette.state('HMM')}; }}" in page
+        for cls, colour in ((".g-matmul", palette.group("matmul")), (".s-HMM", palette.state("HMM"))):
+            assert f"{cls} {{ --of: {colour}; --on: {ink(colour)}; }}" in page
+
+
+def test_letters_can_be_read_on_every_colour() -> None:
+    assert contrast("#ffffff", "#000000") == pytest.approx(21) and contrast("#777777", "#777777") == 1
+    for palette in (LIGHT, DARK):
+        for colour in (*palette.groups.values(), *palette.states.values()):
+            assert contrast(ink(colour), colour) >= 4.2, colour
+
+
+@pytest.mark.parametrize(
+    "name", ["h100_qwen_decode", "h100_owlv2", "b200_vllm_tp8_rank0", "cpu_only_rank34", "dlrm128_rank0_2023"]
+)
+def test_the_page_and_its_pictures_are_well_formed(traces: Path, name: str) -> None:
+    made = content(renamed(prepared(traces / "kineto" / f"{name}.json.gz")), EVIL, None, Options())
+    page = render(made, "html").decode()
+    ids = Balance(page).ids
+    assert len(ids) == len(set(ids)) and {section.table.name for section in made.sections} <= set(ids)
+    assert len(pictures(page)) >= 3
+    for one in pictures(page):
+        for part in one.iter():
+            places = (
+                value for key, value in part.items() if key in ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "points")
+            )
+            assert not [value for value in places if "nan" in value or "inf" in value]
+
+
+def test_what_a_share_is_of_is_the_tables_word(traces: Path) -> None:
+    made = content(prepared(traces / "kineto" / "b200_vllm_tp8_rank0.json.gz"), "m", None, Options())
+    assert not len(prepared(traces / "kineto" / "b200_vllm_tp8_rank0.json.gz").steps)
+    for text in (render(made, "html").decode(), render(made, "markdown").decode()):
+        assert "% of span, first start to last end" in text and "% of step" not in text
+
+
+def test_several_devices_are_named_and_set_side_by_side(traces: Path) -> None:
+    two = content(prepared(traces / "nsys" / "h100_2gpu_1s_2026.sqlite"), "m", None, Options())
+    assert "device (cuda:1 of 2): GEMM" in render(two, "html").decode()
+    assert two.section("ranks") is not None
+    one = content(prepared(traces / "kineto" / "h100_owlv2.json.gz"), "m", None, Options())
+    assert one.section("ranks") is None and "device: GEMM" in render(one, "html").decode()
+
+
+def test_where_states_come_from(traces: Path) -> None:
+    estimated = content(prepared(traces / "kineto" / "h100_owlv2.json.gz"), "m", None, Options())
+    assert estimated.states_how == "estimated from shapes and the device's peaks"
+    unknown = content(prepared(traces / "nsys" / "h100_2gpu_1s_2026.sqlite"), "m", None, Options())
+    assert unknown.states_how.startswith("threads alone") and unknown.states_how in render(unknown, "html").decode()
+    counted = content(prepared(traces / "ncu" / "rtx5070_gemm_tiled.csv"), "m", None, Options())
+    assert counted.states_how == "from counters"
+
+
+def test_what_paper_leaves_out_is_said(traces: Path) -> None:
+    made = content(prepared(traces / "kineto" / "h100_owlv2.json.gz"), "m", None, Options())
+    page, kernels = render(made, "html").decode(), made.section("kernels")
+    assert kernels is not None and len(kernels.frame) > PAPER_ROWS
+    assert f"On paper the first {PAPER_ROWS} of {len(kernels.frame)} rows." in page
+    assert "Only on a wide screen: class, min µs, max µs, threads, rule." in page
+    assert f"tbody tr:nth-child(n+{PAPER_ROWS + 1})" in page
 
 
 def test_names_of_strangers_are_text(evil: Content) -> None:
@@ -203,6 +264,21 @@ def test_in_a_browser_tables_sort_and_nothing_is_loaded(browser: Browser, qwen: 
     assert names == browser.value(f"{names!r}.sort((a, b) => a.localeCompare(b))")
     assert browser.problems == []
     assert browser.asked == [(tmp_path / "report.html").as_uri()]
+
+
+def test_in_a_browser_paper_has_whole_tables(browser: Browser, qwen: Content, tmp_path: Path) -> None:
+    """On A4 (less its margins) nothing is wider than the page, and repeated headings are words, not buttons."""
+    browser.call("Emulation.setDeviceMetricsOverride", width=703, height=1000, deviceScaleFactor=1, mobile=False)
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    opened(browser, qwen, tmp_path / "report.html")
+    wide = "Array.from(document.querySelectorAll('table, svg'), t => [t.closest('section')?.id, t.getBoundingClientRect().right])"
+    assert [one for one in browser.value(wide) if one[1] > 703] == []
+    assert browser.value("getComputedStyle(document.querySelector('#kernels th button')).display") == "contents"
+    assert browser.value("document.querySelectorAll('#kernels tbody tr:nth-child(41)').length") == 0
+    hidden = "getComputedStyle(document.querySelectorAll('#operators tbody tr')[{0}]).display"
+    operators = qwen.section("operators")
+    assert operators is not None and browser.value(hidden.format(PAPER_ROWS - 1)) == "table-row"
+    assert browser.value(hidden.format(PAPER_ROWS)) == "none"
 
 
 def test_in_a_browser_a_strangers_markup_is_text(browser: Browser, evil: Content, tmp_path: Path) -> None:

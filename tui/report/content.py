@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from profilers.runs.status import Status
 from profilers.tables import Recording
 from tui import format as fmt
 from tui.headers import shares_of, strip_of_view
+from tui.report.telemetry import TELEMETRY, Telemetry, telemetry
 from tui.snapshot import Query, RunView
 from tui.widgets.chrome import amount
 from tui.widgets.shares import Share
@@ -34,11 +36,14 @@ SECTIONS = (
     ("coverage", "Tail"),
     ("idle", "Idle"),
     ("whatif", "What-if"),
-    ("roofline", "Roofline"),
+    ("roofline_groups", "Roofline"),
+    ("roofs", "Roofs"),
+    ("roofline", "Roofline by kernel"),
     ("communication", "Communication"),
+    ("ranks", "Ranks"),
     ("notes", "Notes"),
 )
-"""Table and heading, in order; a table without rows is left out."""
+"""Table and heading, in order; a table without rows is left out, and the one of ranks where there is but one."""
 
 _PICTURES = ("shares_by_group", "timeline")
 
@@ -54,16 +59,30 @@ class Section:
 
 @dataclass(frozen=True)
 class Content:
-    """Everything of a report. ``facts``: (label, value). ``shares`` and ``strip`` are the pictures of the screen's head."""
+    """Everything of a report. ``facts``: (label, value). ``shares`` and ``strip`` are the pictures of the screen's head;
+    ``of`` says what each share is of, ``states_how`` where the states come from."""
 
     title: str
     facts: tuple[tuple[str, str], ...]
     sections: tuple[Section, ...]
     shares: tuple[Share, ...] = ()
     strip: StripData = field(default_factory=StripData)
+    of: Mapping[str, str] = field(default_factory=dict)
+    states_how: str = ""
+    telemetry: Telemetry = field(default_factory=Telemetry)
+    devices: tuple[tuple[str, str], ...] = ()
+    """(id, name) of the devices that are known by name."""
 
     def section(self, table: str) -> Section | None:
         return next((section for section in self.sections if section.table.name == table), None)
+
+    def frame(self, table: str) -> pd.DataFrame:
+        """The rows of a section's table; none where the section was left out for having none."""
+        import pandas as pd
+
+        found = self.section(table)
+        columns = [column.name for column in TABLES[table].columns]
+        return found.frame if found is not None else pd.DataFrame(columns=columns)
 
 
 def content(recording: Recording, title: str, run: RunFolder | None, options: Options) -> Content:
@@ -78,14 +97,30 @@ def content(recording: Recording, title: str, run: RunFolder | None, options: Op
         attention_as_gemm=options.attention_as_gemm,
     )
     sections = [Section(head, TABLES[name], _ordered(TABLES[name], frames[name])) for name, head in SECTIONS]
+    sampled = telemetry(run, recording)
+    if sampled.curves:
+        sections.insert(-1, Section("Telemetry", TELEMETRY, sampled.frame()))
     facts = (*_run_facts(run), *_recording_facts(recording, run), *_options_facts(options))
     return Content(
         visible(title),
         tuple((label, visible(value)) for label, value in facts if value),
-        tuple(section for section in sections if len(section.frame)),
+        tuple(section for section in sections if len(section.frame) > (section.table.name == "ranks")),
         shares_of(view),
         strip_of_view(view),
+        {str(name): str(of) for name, of in zip(frames["shares"]["share"], frames["shares"]["of"], strict=True)},
+        _states_how(frames["states"]),
+        sampled,
+        tuple((visible(device.id), visible(device.name)) for device in recording.devices if device.name),
     )
+
+
+def _states_how(states: pd.DataFrame) -> str:
+    found = {part for source in states["source"] for part in str(source).split("+")} - {"none"}
+    if not found:
+        return "threads alone: neither counters, nor shapes with a known peak, tell SM % and DRAM %"
+    if found == {"estimate"}:
+        return "estimated from shapes and the device's peaks"
+    return "in part from counters, in part estimated" if "estimate" in found else "from counters"
 
 
 def _ordered(table: Table, frame: pd.DataFrame) -> pd.DataFrame:
@@ -111,14 +146,28 @@ def _run_facts(run: RunFolder | None) -> list[tuple[str, str]]:
         )
     if status.parameters:
         facts.append(("parameters", amount(status.parameters)))
+    facts.append(("software", _software(run)))
     if status.started:
         facts.append(("started", time.strftime("%Y-%m-%d %H:%M", time.localtime(status.started))))
     return facts
 
 
+def _software(run: RunFolder) -> str:
+    """The versions that a step's time depends on."""
+    machine = run.machine()
+    versions = machine.get("versions")
+    held = versions if isinstance(versions, dict) else {}
+    words = [f"{name} {held[name]}" for name in ("torch", "transformers", "kernelscope") if held.get(name)]
+    named = (("Python", "python"), ("driver", "driver"), ("", "system"))
+    return " · ".join([*words, *(f"{name} {machine[key]}".strip() for name, key in named if machine.get(key))])
+
+
 def _recording_facts(recording: Recording, run: RunFolder | None) -> list[tuple[str, str]]:
     origin = recording.origin
-    devices = ", ".join(f"{d.id} ({d.name})" if d.name else d.id for d in recording.devices)
+    named: dict[str, list[str]] = {}
+    for device in recording.devices:
+        named.setdefault(device.name, []).append(device.id)
+    devices = "; ".join(f"{', '.join(ids)} ({name})" if name else ", ".join(ids) for name, ids in named.items())
     source = (
         "" if origin.kind == "run" else " · ".join(word for word in (origin.path, origin.kind, origin.tool) if word)
     )

@@ -6,7 +6,8 @@ from tui.advice_text import CAVEAT, blocks
 from tui.export.markdown import escape
 from tui.export.markdown import render as table
 from tui.report.content import Content, Section, shortened
-from tui.widgets.shares import OF
+from tui.report.pictures import verdict
+from tui.report.telemetry import NOTHING
 
 ROWS = 15
 
@@ -17,11 +18,13 @@ def render(content: Content) -> bytes:
     lines += [f"- {escape(label)}: {escape(value)}" for label, value in content.facts]
     lines.append("")
     for share in content.shares:
-        sign = "GEMM and attention" if share.with_attention else "GEMM"
-        lines.append(f"- **{share.name}**: {sign} {share.gemm_pct:.1f} % {OF.get(share.name, '')}")
+        name, _, said = verdict(share, content.of).partition(": ")
+        lines.append(f"- **{escape(name)}**: {escape(said)}")
     lines.append("")
     for section in content.sections:
         lines += _advice(section) if section.table.name == "advice" else _folded(section)
+    if not content.telemetry.curves:
+        lines.append(NOTHING)
     return ("\n".join(lines).rstrip() + "\n").encode()
 
 

@@ -11,19 +11,23 @@ import html
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from profilers.rules.names import short_names, visible
 from tui.advice_text import CAVEAT, blocks
-from tui.export.columns import Written, exact, for_people
-from tui.format import numeric
 from tui.palette import DARK, LIGHT, Palette
-from tui.report import pictures
+from tui.report import curves, pictures, roofline, tail
 from tui.report.content import Content, Section
+from tui.report.tables import table
+from tui.report.telemetry import NOTHING
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ROWS = 200
-"""As many rows of a table are in the page; it says how many more there are and which command has them."""
+_FOOTER = (
+    "Made by kernelscope. Times in the unit of their heading; every percentage says of what; ≈ and 'estimate' mark what was "
+    "not measured. Names are shortened: open one to read it whole; kernelscope show has every table with whole names."
+)
+
+_INK = ("#ffffff", "#16181d")
+"""What letters on a colour are written in: whichever can be read better."""
 
 
 def render(content: Content) -> bytes:
@@ -47,12 +51,13 @@ def render(content: Content) -> bytes:
         "<body>",
         f"<header><h1>{title}</h1><dl>{facts}</dl><nav>{links}</nav></header>",
         '<section id="overview">',
-        pictures.bars(content.shares),
+        pictures.bars(content.shares, content.of),
         pictures.group_legend(content.shares) if content.shares else "",
-        pictures.strip(content.strip),
+        pictures.strip(content.strip, content.states_how),
         "</section>",
-        *(_section(section) for section in content.sections),
-        "<footer>Made by kernelscope. Times in the unit of their heading; every percentage says of what.</footer>",
+        *(_section(section, content) for section in content.sections),
+        "" if content.telemetry.curves else f'<p class="more">{html.escape(NOTHING)}</p>',
+        f"<footer>{_FOOTER}</footer>",
         f"<script>{script}</script>",
         "</body>",
         "</html>",
@@ -64,8 +69,8 @@ def _asset(name: str) -> str:
     return resources.files("tui.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _section(section: Section) -> str:
-    inner = _findings(section.frame) if section.table.name == "advice" else _picture(section) + _table(section)
+def _section(section: Section, content: Content) -> str:
+    inner = _findings(section.frame) if section.table.name == "advice" else _picture(section, content) + table(section)
     head = f'<h2>{html.escape(section.heading)}</h2><p class="question">{html.escape(section.table.question)}</p>'
     return f'<section id="{section.table.name}">{head}{inner}</section>'
 
@@ -80,75 +85,13 @@ def _findings(frame: pd.DataFrame) -> str:
     return f'{"".join(out)}<p class="more">{html.escape(CAVEAT)}</p>'
 
 
-def _picture(section: Section) -> str:
-    frame = section.frame
-    if section.table.name == "kernels":
-        return pictures.tail([float(value) for value in frame["time_us"]])
-    if section.table.name == "roofline":
-        names = short_names([str(name) for name in frame["name"]])
-        columns = (frame["intensity"], frame["tflops_per_s"], frame["group"].astype(str), names)
-        return pictures.scatter(
-            [(float(x), float(y), g, visible(n)) for x, y, g, n in zip(*columns, strict=True)][:500]
-        )
-    return ""
-
-
-def _table(section: Section) -> str:
-    frame = section.frame.head(ROWS)
-    columns = for_people(frame, section.table)
-    cells = [_cells(c, exact(frame.iloc[:, place])) for place, c in enumerate(columns)]
-    rows = "\n".join(f"<tr>{''.join(row)}</tr>" for row in zip(*cells, strict=True))
-    head = "".join(_head(c) for c in columns)
-    more = len(section.frame) - len(frame)
-    left = f"{len(frame):,} of {len(section.frame):,} rows; all of them: kernelscope show RUN {section.table.name}"
-    note = f'<p class="more">{html.escape(left)}</p>' if more else ""
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table></div>{note}'
-
-
-def _head(written: Written) -> str:
-    kind = ' class="right"' if numeric(written.column) else ""
-    of = f"<small>{html.escape(written.of)}</small>" if written.of else ""
-    return f'<th scope="col"{kind}><button type="button">{html.escape(written.title)}</button>{of}</th>'
-
-
-def _cells(written: Written, values: list[object]) -> list[str]:
-    kind = written.column.format
-    if kind == "name":
-        return _names([str(value) if value is not None else "" for value in values])
-    texts = [html.escape(text) for text in written.cells]
-    if numeric(written.column):
-        return [_number(text, value, kind == "pct") for text, value in zip(texts, values, strict=True)]
-    if kind == "group":
-        return [
-            f'<td class="group {pictures.group_class(str(value))}">{text}</td>'
-            for text, value in zip(texts, values, strict=True)
-        ]
-    if kind == "state":
-        return [
-            f'<td class="group {pictures.state_class(str(value))}">{text}</td>'
-            for text, value in zip(texts, values, strict=True)
-        ]
-    return [f"<td>{text}</td>" for text in texts]
-
-
-def _number(text: str, value: object, share: bool) -> str:
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    exact_value = repr(value).replace("inf", "Infinity")  # as a script reads it
-    data = f' data-value="{exact_value}"' if known else ""
-    part = f' style="--part:{min(max(float(value), 0.0), 100.0):.1f}%"' if known and share else ""  # type: ignore[arg-type]
-    return f'<td class="right{" pct" if part else ""}"{part}{data}>{text}</td>'
-
-
-def _names(names: list[str]) -> list[str]:
-    """Short names that open to the whole ones."""
-    distinct = list(dict.fromkeys(names))
-    short = dict(zip(distinct, short_names(distinct), strict=True))
-    out = []
-    for name in names:
-        whole, brief = html.escape(visible(name)), html.escape(visible(short[name]))
-        inner = brief if brief == whole else f"<details><summary>{brief}</summary>{whole}</details>"
-        out.append(f'<td class="name">{inner}</td>')
-    return out
+def _picture(section: Section, content: Content) -> str:
+    name = section.table.name
+    if name == "kernels":
+        return tail.picture([float(value) for value in section.frame["time_us"]])
+    if name == "roofline_groups":
+        return roofline.picture(content.frame("gemms"), section.frame, content.frame("roofs"))
+    return curves.picture(content.telemetry, dict(content.devices)) if name == "telemetry" else ""
 
 
 def _colours(content: Content) -> str:
@@ -162,8 +105,25 @@ def _colours(content: Content) -> str:
                 groups, states = (groups | found, states) if column.format == "group" else (groups, states | found)
 
     def sheet(palette: Palette) -> str:
-        rules = [f".{pictures.group_class(name)} {{ --of: {palette.group(name)}; }}" for name in sorted(groups)]
-        rules += [f".{pictures.state_class(name)} {{ --of: {palette.state(name)}; }}" for name in sorted(states)]
-        return "\n".join(rules) + "\n"
+        colours = [(pictures.group_class(name), palette.group(name)) for name in sorted(groups)]
+        colours += [(pictures.state_class(name), palette.state(name)) for name in sorted(states)]
+        return "\n".join(f".{cls} {{ --of: {of}; --on: {ink(of)}; }}" for cls, of in colours) + "\n"
 
     return sheet(LIGHT) + "@media screen and (prefers-color-scheme: dark) {\n" + sheet(DARK) + "}\n"
+
+
+def ink(colour: str) -> str:
+    """Of :data:`_INK` the one with more contrast on this colour (``#rrggbb``), by WCAG's relative luminance."""
+    return max(_INK, key=lambda one: contrast(one, colour))
+
+
+def contrast(one: str, other: str) -> float:
+    """From 1 (the same) to 21 (black on white), as WCAG 2 defines it."""
+    dark, light = sorted((_luminance(one), _luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -1,18 +1,26 @@
-"""The pictures as inline SVG. Lengths are percentages, so that a picture is as wide as its page and its text keeps its size;
-colours are classes of the page's style sheet, so that light, dark and print need no second picture."""
+"""The bars and the strip of the screen's head as inline SVG. Lengths are percentages, so that a picture is as wide as its
+page and its text keeps its size; colours are classes of the page's style sheet, so that light, dark and print need no
+second picture."""
 
 from __future__ import annotations
 
 import html
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TypeVar
 
+from profilers.rules.names import visible
 from profilers.rules.taxonomy import GROUPS
-from tui.widgets.shares import OF, Share
+from tui.widgets.shares import Share
 from tui.widgets.state_strip import StripData
+
+T = TypeVar("T")
 
 LETTER_PCT = 2.5
 """A slice of at least so many percent carries its letter."""
+
+STATE_PCT = 4.5
+"""A stretch of at least so many percent carries its state's letters (on a wide page)."""
 
 
 def group_class(name: str) -> str:
@@ -24,13 +32,20 @@ def state_class(name: str) -> str:
     return "s-" + "".join(char if char.isascii() and char.isalnum() else "x" for char in name)
 
 
-def bars(shares: Sequence[Share]) -> str:
+def verdict(share: Share, of: Mapping[str, str]) -> str:
+    """What a bar says. ``of``: what the share's percentages are of, as the table has it."""
+    sign = "GEMM and attention" if share.with_attention else "GEMM"
+    # Operators run on the host, for all devices at once.
+    where = f" ({share.where})" if share.where and share.name != "operator" else ""
+    return f"{share.name}{where}: {sign} {share.gemm_pct:.1f} % of {of.get(share.name, 'the whole')}"
+
+
+def bars(shares: Sequence[Share], of: Mapping[str, str]) -> str:
     """The three shares as stacked bars, GEMM first, idle left blank, each with its verdict above."""
     out = []
     for share in shares:
         whole = (sum(time for _, time in share.parts) + share.idle) or 1.0
-        sign = "GEMM and attention" if share.with_attention else "GEMM"
-        said = f"{share.name}: {sign} {share.gemm_pct:.1f} % {OF.get(share.name, '')}"
+        said = _text(verdict(share, of))
         at, parts = 0.0, []
         for name, time in share.parts:
             pct = 100 * time / whole
@@ -40,115 +55,76 @@ def bars(shares: Sequence[Share]) -> str:
         if share.idle > 0:
             pct = 100 * share.idle / whole
             parts.append(_slice(at, pct, f"idle {pct:.1f} %", "idle", ""))
-        out.append(f'<p class="verdict">{html.escape(said)}</p>')
-        out.append(
-            f'<svg class="bar" width="100%" height="26" role="img" aria-label="{html.escape(said)}">{"".join(parts)}</svg>'
-        )
+        out.append(f'<p class="verdict">{said}</p>')
+        out.append(f'<svg class="bar" width="100%" height="26" role="img" aria-label="{said}">{"".join(parts)}</svg>')
     return "\n".join(out)
 
 
+def _text(text: str) -> str:
+    """As text of the page: groups and devices may be named by strangers."""
+    return html.escape(visible(text))
+
+
 def _slice(at: float, pct: float, title: str, cls: str, letter: str) -> str:
-    text = f'<text x="{at + pct / 2:.3f}%" y="18" text-anchor="middle">{html.escape(letter)}</text>' if letter else ""
-    rect = f'<rect class="{cls}" x="{at:.3f}%" y="0" width="{pct:.3f}%" height="26"/>'
-    return f"<g><title>{html.escape(title)}</title>{rect}{text}</g>"
+    text = f'<text x="{at + pct / 2:.3f}%" y="18" text-anchor="middle">{_text(letter)}</text>' if letter else ""
+    rect = f'<rect x="{at:.3f}%" y="0" width="{pct:.3f}%" height="26"/>'
+    return f'<g class="{cls}"><title>{_text(title)}</title>{rect}{text}</g>'
 
 
 def group_legend(shares: Sequence[Share]) -> str:
     """Colour, letter and name of every group that occurs, in the taxonomy's order."""
     present = {name for share in shares for name, time in share.parts if time > 0}
-    order = [*(name for name in GROUPS if name in present), *sorted(present - set(GROUPS))]
+    return group_items(present, any(share.idle > 0 for share in shares))
+
+
+def group_items(present: Iterable[str], idle: bool = False) -> str:
+    """A legend of these groups, in the taxonomy's order; ``idle``: the bars leave idle time blank."""
+    held = set(present)
+    order = [*(name for name in GROUPS if name in held), *sorted(held - set(GROUPS))]
     items = [
-        f'<li class="{group_class(name)}"><b>{html.escape(GROUPS[name].letter if name in GROUPS else "?")}</b> {html.escape(name)}</li>'
+        f'<li class="{group_class(name)}"><b>{_text(GROUPS[name].letter if name in GROUPS else "?")}</b> {_text(name)}</li>'
         for name in order
     ]
-    if any(share.idle > 0 for share in shares):
+    if idle:
         items.append('<li class="none">idle (left blank)</li>')
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
-def strip(data: StripData) -> str:
-    """The states through time, one slice a cell, with a mark above where most of the busy time was GEMM."""
+def strip(data: StripData, how: str) -> str:
+    """The states through time, one slice a cell, with a mark above where most of the busy time was GEMM. ``how`` says
+    where the states come from."""
     if not data.cells:
         return ""
-    width = 100 / len(data.cells)
+    one = 100 / len(data.cells)
+    busy = [(state, gemm >= 0.5 * part, part > 0.02) for state, gemm, part in data.cells]
     out = []
-    for first, last, (state, gemm) in _runs(
-        (s if b > 0.02 else "", g >= 0.5 * max(b, 1e-9) and b > 0.02) for s, g, b in data.cells
-    ):
-        x, w = first * width, (last - first) * width
-        if gemm:
-            out.append(f'<rect class="{group_class("matmul")}" x="{x:.3f}%" y="0" width="{w:.3f}%" height="5"/>')
-        if state:
-            out.append(
-                f'<rect class="{state_class(state)}" x="{x:.3f}%" y="8" width="{w:.3f}%" height="24">'
-                f"<title>{html.escape(state)}</title></rect>"
-            )
+    for first, last, _ in _runs(gemm and some for _, gemm, some in busy):
+        place = f'x="{first * one:.3f}%" y="0" width="{(last - first) * one:.3f}%"'
+        out.append(f'<rect class="{group_class("matmul")}" {place} height="5"/>')
+    for first, last, state in _runs(state if some else "" for state, _, some in busy):
+        x, width = first * one, (last - first) * one
+        rect = f'<rect x="{x:.3f}%" y="8" width="{width:.3f}%" height="24"/>'
+        text = f'<text x="{x + width / 2:.3f}%" y="25" text-anchor="middle">{_text(state)}</text>'
+        title = f"<title>{_text(state)}</title>"
+        out.append(f'<g class="{state_class(state)}">{title}{rect}{text if width >= STATE_PCT else ""}</g>')
     legend = "".join(
-        f'<li class="{state_class(name)}"><b>{html.escape(name)}</b> {pct:.1f} %</li>' for name, pct in data.legend
+        f'<li class="{state_class(name)}"><b>{_text(name)}</b> {pct:.1f} %</li>' for name, pct in data.legend
     )
-    how = "estimated from shapes and the device's peaks" if data.estimated else "from counters"
     said = (
         f"{data.device}: utilization states in order of time ({how}); {data.run_length:.1f} kernels in a row on average"
     )
     return (
-        f'<p class="verdict">{html.escape(said)}</p>'
-        f'<svg class="bar" width="100%" height="32" role="img" aria-label="{html.escape(said)}">{"".join(out)}</svg>'
-        f'<ul class="legend">{legend}</ul>'
+        f'<p class="verdict">{_text(said)}</p>'
+        f'<svg class="bar strip" width="100%" height="32" role="img" aria-label="{_text(said)}">{"".join(out)}</svg>'
+        f'<ul class="legend">{legend}<li class="none">% of kernel time; orange above: mostly GEMM</li></ul>'
     )
 
 
-def _runs(cells: Iterable[tuple[str, bool]]) -> Iterable[tuple[int, int, tuple[str, bool]]]:
-    """Equal neighbours as one: (first, past the last, what)."""
-    first, held, index = 0, None, -1
-    for index, cell in enumerate(cells):
-        if held is not None and cell != held:
-            yield first, index, held
-            first = index
-        held = cell
-    if held is not None:
-        yield first, index + 1, held
-
-
-def tail(times: Sequence[float]) -> str:
-    """The share of kernel time that the largest kernels cover, over their number (``times``: one per kernel name)."""
-    ordered = sorted(times, reverse=True)
-    whole = sum(ordered)
-    if not whole:
-        return ""
-    points, covered = ["0,100"], 0.0
-    for number, time in enumerate(ordered, start=1):
-        covered += time
-        points.append(f"{100 * number / len(ordered):.2f},{100 - 100 * covered / whole:.2f}")
-    line = f'<polyline class="line" points="{" ".join(points)}"/>'
-    return _plot(line, "", "% of kernel time covered by the largest kernels", "0", f"{len(ordered):,} distinct kernels")
-
-
-def scatter(points: Sequence[tuple[float, float, str, str]]) -> str:
-    """TFLOP/s over FLOP/B, both by powers of ten; points are (intensity, TFLOP/s, group, name)."""
-    good = [p for p in points if all(math.isfinite(v) and v > 0 for v in p[:2])]
-    if not good:
-        return ""
-    xs, ys = [math.log10(p[0]) for p in good], [math.log10(p[1]) for p in good]
-    x0, x1 = math.floor(min(xs)), max(math.ceil(max(xs)), math.floor(min(xs)) + 1)
-    y0, y1 = math.floor(min(ys)), max(math.ceil(max(ys)), math.floor(min(ys)) + 1)
-    dots = "".join(
-        f'<circle class="{group_class(group)}" cx="{100 * (x - x0) / (x1 - x0):.2f}%" cy="{100 - 100 * (y - y0) / (y1 - y0):.2f}%" '
-        f'r="4"><title>{html.escape(name)}: {10**x:.3g} FLOP/B, {10**y:.3g} TFLOP/s</title></circle>'
-        for x, y, (_, _, group, name) in zip(xs, ys, good, strict=True)
-    )
-    label = f"TFLOP/s, from {10.0**y0:g} at the bottom to {10.0**y1:g}; both axes by powers of ten"
-    return _plot("", dots, label, f"{10.0**x0:g}", f"{10.0**x1:g} FLOP/B")
-
-
-def _plot(lines: str, marks: str, label: str, left: str, right: str) -> str:
-    """A framed picture: ``lines`` in a box of 100 by 100, ``marks`` in percentages, words as HTML around it."""
-    box = (
-        f'<svg width="100%" height="100%" viewBox="0 0 100 100" preserveAspectRatio="none">{lines}</svg>'
-        if lines
-        else ""
-    )
-    return (
-        f"<figure><figcaption>{html.escape(label)}</figcaption>"
-        f'<svg class="plot" width="100%" height="200" role="img" aria-label="{html.escape(label)}">{box}{marks}</svg>'
-        f'<p class="axis"><span>{html.escape(left)}</span><span>{html.escape(right)}</span></p></figure>'
-    )
+def _runs(cells: Iterable[T]) -> Iterator[tuple[int, int, T]]:
+    """Equal neighbours as one, where there is something: (first, past the last, what)."""
+    at = 0
+    for value, group in groupby(cells):
+        size = sum(1 for _ in group)
+        if value:
+            yield at, at + size, value
+        at += size

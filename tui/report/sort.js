@@ -10,8 +10,9 @@ function compare(a, b) {
   if (typeof a === "string") return a.localeCompare(b);
   return a - b;
 }
-for (const head of document.querySelectorAll("th")) {
-  head.querySelector("button").addEventListener("click", () => {
+for (const button of document.querySelectorAll("th button")) {
+  button.addEventListener("click", () => {
+    const head = button.closest("th");
     const body = head.closest("table").tBodies[0];
     const place = head.cellIndex;
     const first = head.classList.contains("right") ? "descending" : "ascending";
