@@ -14,6 +14,7 @@ from profilers.runs.jobs import launch_file, order_file
 from profilers.runs.launch import queue
 from tests.tui.test_screen import drive, until
 from tui.app import KernelscopeApp
+from tui.panes.log import LogLines
 from tui.widgets.chrome import Headline
 
 
@@ -70,5 +71,25 @@ def test_f_puts_a_waiting_run_first(root: Path, make_run: Any) -> None:
         await until(pilot, lambda: order_file(root, "one").exists())
         chosen = root / view.key
         assert queue(root, "one") == [RunFolder(chosen), *(run for run in runs if run.path != chosen)]
+
+    drive(root, look)
+
+
+def test_the_log_ends_with_what_was_noted(root: Path, make_run: Any) -> None:
+    run = make_run("gpt2", state="profiling", windows=1)
+    status = run.status()
+    status.notes = ("no step for 60 s: rank 0 at a.py:1 (in backward), rank 1 at b.py:2",)
+    status.phase, status.eta_s = status.notes[0], None
+    run.write_status(status)
+    (run.path / protocol.LOG).write_text("[rank 0] hello\n")
+
+    async def look(pilot: Any, app: KernelscopeApp) -> None:
+        await pilot.press("0")
+        lines = app.main.query_one(LogLines)
+        await until(pilot, lambda: lines.lines == ("[rank 0] hello", f"note: {status.notes[0]}"))
+        head = app.main.query_one(Headline)
+        text = "".join(s.text for s in head.build(80)[1]).rstrip()
+        assert text == status.phase, "whole, where it leaves no room for the windows"
+        assert "".join(s.text for s in head.build(120)[1]).startswith("window 1/")
 
     drive(root, look)

@@ -64,7 +64,8 @@ class LogPane(Pane):
     name_ = "log"
     title = "Log"
     help: ClassVar[str] = """
-What the run's worker and the model's own code printed (the last 400 lines; the line above names the whole file).
+What the run's worker and the model's own code printed (the last 400 lines; the line above names the whole file), then what was
+noted about the run: what marked its steps, pauses, where ranks hung.
 """
 
     def compose(self) -> ComposeResult:
@@ -72,7 +73,8 @@ What the run's worker and the model's own code printed (the last 400 lines; the 
         yield LogLines()
 
     def show(self, view: RunView) -> None:
-        self.query_one(LogLines).show(view.log or ("The run has printed nothing.",))
+        notes = tuple(f"note: {note}" for note in view.status.notes)
+        self.query_one(LogLines).show((*(view.log or ("The run has printed nothing.",)), *notes))
         where = view.log_path if view.log else ""
         self.query_one(PaneLine).show(
             "What the run printed.",
