@@ -36,7 +36,13 @@ def summary_table(letters: Sequence[str]) -> Table:
             Col("quantity", "quantity"),
             Col("unit", "unit"),
             *(Col(letter, letter, "number") for letter in letters),
-            Col("change", "change", "number", doc="of times and energy a over the last; of shares percentage points"),
+            Col(
+                "change",
+                "change",
+                "number",
+                f"times and energy: a/{letters[-1]}, above 1 is less; else {letters[-1]} - a",
+                doc="of times and energy a over the last; of shares percentage points",
+            ),
         ),
         "",
     )

@@ -100,8 +100,10 @@ def import_recording(path: Path | str, root: Path | None = None, progress: Progr
 
 
 def printable_name(path: Path) -> str:
-    """The name of a file as text: bytes of it that are no UTF-8 are written out (``\\xff``), since no JSON can hold them."""
-    return os.fsencode(path.name).decode("utf-8", "backslashreplace")
+    """The name of a file as text: bytes of it that are no UTF-8 are written out (``\\xff``), since no JSON can hold them.
+    A folder named by a way (``.``, ``..``) has the name of where the way leads."""
+    name = path.name if path.name not in ("", "..") else path.resolve().name
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _exact(root: Path, text: str) -> RunFolder | None:

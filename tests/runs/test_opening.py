@@ -129,6 +129,15 @@ def test_a_name_that_is_no_utf8_opens_and_is_kept(tmp_path, root):
     assert not [entry for entry in root.iterdir() if entry.name.startswith(".new-")]
 
 
+def test_a_folder_named_by_a_way_has_its_own_name(tmp_path, root, monkeypatch):
+    folder = tmp_path / "job"
+    folder.mkdir()
+    a_trace(folder / "rank0.json")
+    a_trace(folder / "rank1.json")
+    monkeypatch.chdir(folder)
+    assert open_recording(".", root).title == "job"
+
+
 def test_what_cannot_be_opened_is_named(tmp_path, root):
     import_recording(a_trace(tmp_path / "t.json"), root)
     with pytest.raises(RunsError, match=r"there is no file nothere\.json, and no run is called"):

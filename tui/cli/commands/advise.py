@@ -39,6 +39,12 @@ def run(args: argparse.Namespace) -> int:
             lines += [f"   {label:<10}{text}" for label, text in folded(block, width)]
             lines.append("")
         emit("".join(line + "\n" for line in lines[:-1]).encode())
-        talk(CAVEAT if len(frame) else NOTHING)
+        talk(
+            CAVEAT
+            if len(frame)
+            else NOTHING
+            if len(opened.recording.kernels)
+            else "No kernel was recorded: nothing to advise."
+        )
     talk_notes(opened.recording.notes, args.target)
     return FINE
