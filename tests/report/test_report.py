@@ -24,7 +24,7 @@ from profilers.readers import read
 from profilers.tables import Recording
 from tui.palette import DARK, LIGHT
 from tui.report import FORMATS, render
-from tui.report.content import Content, content, shortened
+from tui.report.content import NO_ROOFLINE, Content, content, shortened
 from tui.report.page import contrast, ink
 from tui.report.tables import PAPER_ROWS, ROWS
 
@@ -141,6 +141,16 @@ def test_several_devices_are_named_and_set_side_by_side(traces: Path) -> None:
     assert two.section("ranks") is not None
     one = content(prepared(traces / "kineto" / "h100_owlv2.json.gz"), "m", None, Options())
     assert one.section("ranks") is None and "device: GEMM" in render(one, "html").decode()
+
+
+def test_a_table_of_dashes_is_a_line(traces: Path) -> None:
+    made = content(prepared(traces / "nsys" / "h100_2gpu_1s_2026.sqlite"), "m", None, Options())
+    assert made.section("roofline") is None and made.section("roofline_groups") is None
+    for format in ("html", "markdown"):
+        text = render(made, format).decode()
+        assert text.count("there is no roofline") == 1 and "Roofline by kernel" not in text
+    known = content(prepared(traces / "kineto" / "h100_owlv2.json.gz"), "m", None, Options())
+    assert known.section("roofline") is not None and NO_ROOFLINE not in known.missing
 
 
 def test_where_states_come_from(traces: Path) -> None:

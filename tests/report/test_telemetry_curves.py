@@ -151,6 +151,21 @@ def test_figures_share_one_axis() -> None:
     assert ticks[0] == ticks[1] == ["0 s", "30 s", "60 s", "90 s"]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "ticks"),
+    [
+        (4, ["0 s", "1 s", "2 s", "3 s", "4 s"]),
+        (200, ["0 min", "1 min", "2 min", "3 min"]),
+        (1_000, ["0 min", "5 min", "10 min", "15 min"]),
+        (30_000, ["0 h", "2 h", "4 h", "6 h", "8 h"]),
+    ],
+)
+def test_ticks_have_one_unit(seconds: int, ticks: list[str]) -> None:
+    text = drawn(power((0, 1.0), (seconds, 2.0)))
+    found = next(one for one in pictures(text) if one.get("class") == "ticks")
+    assert [t.text for t in found.iter("text")] == ticks
+
+
 def test_names_of_strangers_are_text() -> None:
     evil = '"><script>x\x1b[31m'
     made = curves([(T0, evil, "power_w", 1.0, evil, evil)], [])

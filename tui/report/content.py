@@ -15,7 +15,7 @@ from profilers.runs.status import Status
 from profilers.tables import Recording
 from tui import format as fmt
 from tui.headers import shares_of, strip_of_view
-from tui.report.telemetry import TELEMETRY, Telemetry, telemetry
+from tui.report.telemetry import NOTHING, TELEMETRY, Telemetry, telemetry
 from tui.snapshot import Query, RunView
 from tui.widgets.chrome import amount
 from tui.widgets.shares import Share
@@ -45,6 +45,10 @@ SECTIONS = (
 )
 """Table and heading, in order; a table without rows is left out, and the one of ranks where there is but one."""
 
+_ROOFLINES = ("roofline_groups", "roofline")
+
+NO_ROOFLINE = "No kernel's operations or bytes are known (no recorded shapes, no counters): there is no roofline."
+
 _PICTURES = ("shares_by_group", "timeline")
 
 
@@ -72,6 +76,16 @@ class Content:
     telemetry: Telemetry = field(default_factory=Telemetry)
     devices: tuple[tuple[str, str], ...] = ()
     """(id, name) of the devices that are known by name."""
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """A line for each picture that there is nothing for, and why."""
+        lines = []
+        if self.section(_ROOFLINES[0]) is None:
+            lines.append(NO_ROOFLINE)
+        if not self.telemetry.curves:
+            lines.append(NOTHING)
+        return tuple(lines)
 
     def section(self, table: str) -> Section | None:
         return next((section for section in self.sections if section.table.name == table), None)
@@ -104,7 +118,7 @@ def content(recording: Recording, title: str, run: RunFolder | None, options: Op
     return Content(
         visible(title),
         tuple((label, visible(value)) for label, value in facts if value),
-        tuple(section for section in sections if len(section.frame) > (section.table.name == "ranks")),
+        tuple(section for section in sections if _says_something(section)),
         shares_of(view),
         strip_of_view(view),
         {str(name): str(of) for name, of in zip(frames["shares"]["share"], frames["shares"]["of"], strict=True)},
@@ -112,6 +126,13 @@ def content(recording: Recording, title: str, run: RunFolder | None, options: Op
         sampled,
         tuple((visible(device.id), visible(device.name)) for device in recording.devices if device.name),
     )
+
+
+def _says_something(section: Section) -> bool:
+    """Whether a section is more than its heading: rows, several of them for ranks, and figures in them for rooflines."""
+    if section.table.name in _ROOFLINES:
+        return bool(section.frame[["tflops_per_s", "gb_per_s"]].notna().any(axis=None))
+    return len(section.frame) > (section.table.name == "ranks")
 
 
 def _states_how(states: pd.DataFrame) -> str:

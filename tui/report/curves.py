@@ -123,16 +123,14 @@ def _axis(first: int, last: int) -> str:
     for number in range(int(seconds / step) + 1):
         x = 100 * number * step / seconds
         anchor = "start" if number == 0 else "end" if x > 95 else "middle"
-        out.append(f'<text x="{x:.2f}%" y="13" text-anchor="{anchor}">{_length(number * step)}</text>')
+        out.append(f'<text x="{x:.2f}%" y="13" text-anchor="{anchor}">{_length(number * step, step)}</text>')
     return f'<svg class="ticks" width="100%" height="18" aria-hidden="true">{"".join(out)}</svg>'
 
 
-def _length(seconds: int) -> str:
-    if seconds < 120:
-        return f"{seconds} s"
-    if seconds < 7200:
-        return f"{seconds / 60:g} min"
-    return f"{seconds / 3600:g} h"
+def _length(seconds: int, step: int) -> str:
+    """A time in the unit that the steps between ticks are whole in."""
+    unit, size = ("s", 1) if step % 60 else ("min", 60) if step % 3600 else ("h", 3600)
+    return f"{seconds // size:,} {unit}"
 
 
 def _shaded(windows: int) -> str:

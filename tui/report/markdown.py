@@ -7,7 +7,6 @@ from tui.export.markdown import escape
 from tui.export.markdown import render as table
 from tui.report.content import Content, Section, shortened
 from tui.report.pictures import verdict
-from tui.report.telemetry import NOTHING
 
 ROWS = 15
 
@@ -23,8 +22,8 @@ def render(content: Content) -> bytes:
     lines.append("")
     for section in content.sections:
         lines += _advice(section) if section.table.name == "advice" else _folded(section)
-    if not content.telemetry.curves:
-        lines.append(NOTHING)
+    for line in content.missing:
+        lines += [escape(line), ""]
     return ("\n".join(lines).rstrip() + "\n").encode()
 
 

@@ -16,7 +16,6 @@ from tui.palette import DARK, LIGHT, Palette
 from tui.report import curves, pictures, roofline, tail
 from tui.report.content import Content, Section
 from tui.report.tables import table
-from tui.report.telemetry import NOTHING
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +55,7 @@ def render(content: Content) -> bytes:
         pictures.strip(content.strip, content.states_how),
         "</section>",
         *(_section(section, content) for section in content.sections),
-        "" if content.telemetry.curves else f'<p class="more">{html.escape(NOTHING)}</p>',
+        *(f'<p class="more">{html.escape(line)}</p>' for line in content.missing),
         f"<footer>{_FOOTER}</footer>",
         f"<script>{script}</script>",
         "</body>",
