@@ -287,6 +287,9 @@ def environment(rank: int, size: int, port: int) -> dict[str, str]:
         "ROLE_WORLD_SIZE": size,
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": port,
+        "TORCHELASTIC_RUN_ID": "none",
+        "TORCHELASTIC_RESTART_COUNT": 0,
+        "TORCHELASTIC_MAX_RESTARTS": 0,
     }
     found = {name: str(value) for name, value in said.items()}
     if "OMP_NUM_THREADS" not in os.environ:

@@ -21,7 +21,8 @@ from profilers.collectors import files
 FILE = "whereabouts.json"
 BEAT_S = 5.0
 _WRAPPERS = frozenset({"wrapper", "wrapped", "inner", "_fn", "decorate_context", "_wrapped_call_impl", "_call_impl"})
-_NOT_THEIRS = (sysconfig.get_path("stdlib"), str(Path(__file__).parents[2] / "profilers"))
+_OURS = str(Path(__file__).parents[1])
+_NOT_THEIRS = (sysconfig.get_path("stdlib"), _OURS)
 
 
 class Whereabouts(msgspec.Struct):
@@ -67,7 +68,7 @@ def place(frame: FrameType | None) -> str:
         name = frame.f_code.co_filename
         if not name.startswith(("<", *_NOT_THEIRS)) and "-packages" not in name:
             return f"{Path(name).name}:{frame.f_lineno}" + (f" (in {called})" if called else "")
-        if frame.f_code.co_name not in _WRAPPERS or not called:
+        if not name.startswith(_OURS) and (frame.f_code.co_name not in _WRAPPERS or not called):
             called = frame.f_code.co_name
         frame = frame.f_back
     return ""

@@ -131,6 +131,8 @@ def test_what_a_rank_is_told(monkeypatch):
     told = ranks.environment(1, 4, 29500)
     assert (told["RANK"], told["LOCAL_RANK"], told["WORLD_SIZE"]) == ("1", "1", "4")
     assert (told["MASTER_ADDR"], told["MASTER_PORT"], told["OMP_NUM_THREADS"]) == ("127.0.0.1", "29500", "1")
+    # By these libraries tell that torchrun is at work; the store is a rank's own, as without an agent.
+    assert told["TORCHELASTIC_RUN_ID"] == "none" and "TORCHELASTIC_USE_AGENT_STORE" not in told
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert "OMP_NUM_THREADS" not in ranks.environment(0, 4, 29500)
 
