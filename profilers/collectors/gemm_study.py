@@ -1,11 +1,12 @@
 """Times single GEMMs, convolutions and attentions: ``python -P -m profilers.collectors.gemm_study DEVICE``.
 
 A process of its own, because it loads torch. It reads a JSON list of calls from stdin (``name shapes dtypes values dtype``,
-as recorded) and prints a JSON line for each: ``us`` (the median), ``times`` and ``sets``, or ``reason``.
+as recorded, and ``flops``) and prints a JSON line for each: ``us`` (the median), ``times`` and ``sets``, and where
+something was assumed a ``note``; or ``reason``.
 
 Each call is warm, and its inputs rotate through several sets that together exceed the cache, so that none finds its operands
-there. On a GPU the time is that of its kernels, as in a recording; on a CPU that of the call. Inputs are random and dense:
-strides are not recorded. The second matrix of ``addmm`` is a transposed weight, as linear layers have it.
+there. On a GPU the time is that of its kernels, as in a recording; on a CPU that of the call. How a call's inputs are made
+is in ``gemm_inputs``.
 """
 
 from __future__ import annotations
@@ -15,28 +16,10 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
-from profilers.analysis.calls import Call, plain
-
-REPLAYED = frozenset(
-    (
-        *("mm", "addmm", "bmm", "baddbmm", "linear", "_grouped_mm"),
-        *("convolution", "_convolution", "cudnn_convolution", "mkldnn_convolution", "miopen_convolution"),
-        *("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
-        *("_conv_depthwise2d", "_slow_conv2d_forward", "thnn_conv2d", "convolution_backward"),
-        *("scaled_dot_product_attention", "_scaled_dot_product_flash_attention", "_flash_attention_forward"),
-        *("_scaled_dot_product_efficient_attention", "_efficient_attention_forward"),
-        *("_scaled_dot_product_cudnn_attention", "_scaled_dot_product_flash_attention_for_cpu"),
-    )
-)
-"""Operators of ATen that are called as recorded. A recording comes from a stranger: no other name is ever looked up."""
-
-TYPES = {
-    "float": "float32", "float32": "float32", "double": "float64", "float64": "float64", "half": "float16",
-    "float16": "float16", "bfloat16": "bfloat16", "bool": "bool",
-}  # fmt: skip
+from profilers.analysis.calls import Call
+from profilers.collectors.gemm_inputs import Inputs, Maker, NotReplayed, Replay, replay
 
 WARM, TIMES, LEAST_TIMES = 5, 40, 5
 BUDGET_S = 1.0
@@ -46,64 +29,6 @@ CPU_CACHE = 64 * 2**20
 MOST_SETS = 64
 MOST_MEMORY = 0.25
 """Inputs take at most this share of the device's memory."""
-
-
-class NotReplayed(Exception):
-    """A call that cannot be made here; the message says why."""
-
-
-Inputs = tuple[list[Any], dict[str, Any]]
-
-
-def arguments(call: Call, op: Any, make: Callable[[tuple[int, ...], str], Any]) -> Inputs:
-    """The arguments of one call by the operator's own schema, by position and by name: tensors made anew, scalars as
-    recorded (those that only a name may give are at their position in the recording, too)."""
-    out: list[Any] = []
-    named: dict[str, Any] = {}
-
-    def add(argument: Any, value: Any) -> None:
-        if argument.kwarg_only:
-            named[argument.name] = value
-        else:
-            out.append(value)
-
-    for index, argument in enumerate(op._schema.arguments):
-        shape = call.tensor(index)
-        kind = str(argument.type)
-        if "Tensor" in kind:
-            if shape is not None:
-                add(argument, make(shape, call.dtype(index)))
-            elif kind.startswith("Optional"):
-                add(argument, None)
-            else:
-                raise NotReplayed(f"its argument {argument.name} is not recorded")
-            continue
-        value = _scalar(call, index, kind)
-        if value is None and argument.has_default_value():
-            value = argument.default_value
-        if value is None and not kind.startswith("Optional"):
-            raise NotReplayed(f"its argument {argument.name} is not recorded")
-        add(argument, value)
-    return out, named
-
-
-def _scalar(call: Call, index: int, kind: str) -> Any:
-    """The recorded value of a scalar argument in the schema's type; None where there is none."""
-    if kind.startswith("List"):
-        found = call.flags(index) if "bool" in kind else call.ints(index)
-        return None if found is None else list(found)
-    value = call.scalar(index)
-    return None if isinstance(value, list | str) else value
-
-
-def operator_of(call: Call, dispatched: str) -> Any:
-    import torch
-
-    if not dispatched.startswith("aten::") or call.name not in REPLAYED:
-        raise NotReplayed("not an operator that is called alone")
-    if not hasattr(torch.ops.aten, call.name):
-        raise NotReplayed("this torch does not have it")
-    return getattr(torch.ops.aten, call.name).default
 
 
 class Device:
@@ -124,46 +49,35 @@ class Device:
 
             self.cache, self.memory = CPU_CACHE, psutil.virtual_memory().total
 
-    def make(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """A random tensor. Small values: products of many must stay finite in 16 bits."""
-        name = TYPES.get(plain(dtype))
-        if name is None:
-            raise NotReplayed(f"inputs of type {plain(dtype) or 'unknown'}")
-        kind = getattr(self.torch, name)
-        if name == "bool":
-            return self.torch.ones(shape, dtype=kind, device=self.device)
-        return self.torch.randn(shape, device=self.device, dtype=self.torch.float32).mul_(0.1).to(kind)
-
     def wait(self) -> None:
         if self.gpu:
             self.torch.cuda.synchronize(self.device)
 
-    def time(self, question: dict[str, str]) -> dict[str, Any]:
+    def time(self, question: dict[str, Any]) -> dict[str, Any]:
         """The answer to one question."""
         call = Call.parse(question["name"], question["shapes"], question["dtypes"], question["values"])
-        op = operator_of(call, question["name"])
+        made = replay(call, question, Maker(self.torch, self.device))
         if self.gpu:
             # The recording says whether the model computed in TF32.
             self.torch.backends.cuda.matmul.allow_tf32 = question["dtype"] == "tf32"
             self.torch.backends.cudnn.allow_tf32 = question["dtype"] == "tf32"
-        sets = [self._inputs(call, op)]
-        size = sum(a.numel() * a.element_size() for a in sets[0][0] if isinstance(a, self.torch.Tensor))
+        with self.torch.no_grad():
+            sets = self._sets(made)
+            once = self._warm(made.op, sets)
+            times = max(LEAST_TIMES, min(TIMES, int(BUDGET_S / max(once, 1e-9))))
+            micros = self._kernels(made.op, sets, times) if self.gpu else self._calls(made.op, sets, times)
+        note = {"note": made.note} if made.note else {}
+        return {"us": statistics.median(micros), "times": len(micros), "sets": len(sets), **note}
+
+    def _sets(self, made: Replay) -> list[Inputs]:
+        """So many sets of inputs that each has left the cache when its turn comes again."""
+        sets = [made.inputs()]
+        size = made.packed + sum(a.numel() * a.element_size() for a in sets[0][0] if isinstance(a, self.torch.Tensor))
         if size > MOST_MEMORY * self.memory:
             raise NotReplayed(f"its inputs take {size / 1e9:.1f} GB")
         wanted = min(max(2, math.ceil(2 * self.cache / max(size, 1))), MOST_SETS)
         wanted = max(1, min(wanted, int(MOST_MEMORY * self.memory / max(size, 1))))
-        sets += [self._inputs(call, op) for _ in range(wanted - 1)]
-        with self.torch.no_grad():
-            once = self._warm(op, sets)
-            times = max(LEAST_TIMES, min(TIMES, int(BUDGET_S / max(once, 1e-9))))
-            micros = self._kernels(op, sets, times) if self.gpu else self._calls(op, sets, times)
-        return {"us": statistics.median(micros), "times": len(micros), "sets": len(sets)}
-
-    def _inputs(self, call: Call, op: Any) -> Inputs:
-        made, named = arguments(call, op, self.make)
-        if call.name == "addmm":
-            made[2] = made[2].t().contiguous().t()
-        return made, named
+        return sets + [made.inputs() for _ in range(wanted - 1)]
 
     def _warm(self, op: Any, sets: list[Inputs]) -> float:
         """Seconds of one warm call."""
@@ -211,7 +125,7 @@ def per_call(lengths: list[float], times: int) -> list[float]:
     return [sum(lengths[at : at + each]) for at in range(0, len(lengths), each)]
 
 
-def answer(device: Device, question: dict[str, str]) -> dict[str, Any]:
+def answer(device: Device, question: dict[str, Any]) -> dict[str, Any]:
     """The time of a call, or why there is none: one that fails does not end the study."""
     try:
         return device.time(question)

@@ -246,6 +246,42 @@ class TestAgainstTorch:
         q, k = (2, 4, 10, 16), (2, 4, 12, 16)
         assert self._recorded(run, tmp_path) == sdpa_flop_count(q, k, k) + sdpa_backward_flop_count(q, q, k, k)
 
+    def test_scaled_products_and_every_attention_backward(self) -> None:
+        """The formulas of the counter for what no CPU runs, on the same shapes; causal or not costs the same there."""
+        torch = pytest.importorskip("torch")
+        from torch.utils.flop_counter import flop_registry
+
+        aten = torch.ops.aten
+        found = work(_call("_scaled_mm", [[32, 16], [16, 24], [], []]))
+        assert found is not None and found.flops == flop_registry[aten._scaled_mm]((32, 16), (16, 24), None, None)
+        q, k, v = (2, 8, 10, 16), (2, 8, 12, 16), (2, 8, 12, 24)
+        grad = (2, 8, 10, 24)
+        for name in ("flash", "efficient", "cudnn"):
+            name = f"_scaled_dot_product_{name}_attention_backward"
+            found = work(_call(name, [list(shape) for shape in (grad, q, k, v, grad)]))
+            out = tuple(torch.empty(shape, device="meta") for shape in (q, k, v))
+            wanted = flop_registry[getattr(aten, name)](grad, q, k, v, out_val=out)
+            assert found is not None and found.flops == wanted > 0, name
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_what_the_counter_does_not_know_counts_like_its_plain_product(self, tmp_path: Path) -> None:
+        """Integer products and groups of rows: as many operations as the same product in floats, group by group."""
+
+        def small(torch: Any) -> None:
+            a = torch.zeros(32, 16, dtype=torch.int8)
+            torch._int_mm(a, torch.zeros(16, 24, dtype=torch.int8))
+            torch._weight_int8pack_mm(torch.zeros(4, 16).bfloat16(), a, torch.ones(32).bfloat16())
+            ends = torch.tensor([4, 8, 30, 32], dtype=torch.int32)
+            torch._grouped_mm(torch.zeros(32, 16).bfloat16(), torch.zeros(4, 16, 24).bfloat16(), offs=ends)
+
+        def plainly(torch: Any) -> None:
+            torch.zeros(32, 16) @ torch.zeros(16, 24)
+            torch.zeros(4, 16) @ torch.zeros(16, 32)
+            for rows in (4, 4, 22, 2):
+                torch.zeros(rows, 16) @ torch.zeros(16, 24)
+
+        assert self._recorded(small, tmp_path) == self._counted(plainly) > 0
+
     @pytest.mark.parametrize("transposed", [False, True])
     def test_convolution_backward_formula(self, transposed: bool) -> None:
         torch = pytest.importorskip("torch")

@@ -1,7 +1,8 @@
 """The GEMM study: time each distinct GEMM, convolution and attention of a run alone, beside its time inside the model.
 
-Each is called as recorded with random inputs: warm, rotated through more than the cache, the median. --sweep adds plain
-matrix multiplies over powers of two as a background. Nothing else should run on the device meanwhile.
+Each is called as recorded with random inputs: warm, rotated through more than the cache, the median. What cannot be timed
+alone is listed with its reason. --sweep adds plain matrix multiplies over powers of two as a background. Nothing else
+should run on the device meanwhile.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from profilers.analysis.gemm_study import STUDY, cases, study, sweep
+    from profilers.analysis.gemm_study import STUDY, account, cases, study, sweep
     from tui.cli.commands.calibrate import peaks_of
     from tui.cli.devices import chosen_devices
 
@@ -46,25 +47,28 @@ def run(args: argparse.Namespace) -> int:
     if args.top < 1:
         raise UsageError(f"--top {args.top}: at least 1")
     opened = open_target(args.target, args)
-    found, pct = cases(opened.recording)
-    if not found:
+    found = cases(opened.recording)
+    alone = [case for case in found if not case.reason]
+    if not alone:
         raise UsageError(f"{args.target} holds no GEMM, convolution or attention with recorded shapes")
     devices = chosen_devices(args.device)
     if len(devices) != 1:
         raise UsageError(f"--device {args.device}: one device, not {len(devices)}")
     device = devices[0]
-    talk(
-        f"{len(found):,} distinct calls, {pct:.1f} % of GEMM and attention time (the rest: wrappers, or without recorded shapes)"
-    )
-    if len(found) > args.top:
-        talk(f"timing the {args.top:,} with most time; --top {len(found)} times all")
-    asked = found[: args.top]
+    asked = alone[: args.top]
+    if len(alone) > len(asked):
+        talk(f"timing the {len(asked):,} of {len(alone):,} distinct calls with most time; --top {len(alone)} times all")
     if args.sweep:
-        asked = [*asked, *sweep("cpu" if device.kind == "cpu" else "cuda", found[0].dtype)]
+        asked = [*asked, *sweep("cpu" if device.kind == "cpu" else "cuda", alone[0].dtype)]
     _say_where(opened.recording, device)
-    answers = timed(device.device, asked)
+    answers = dict(zip(asked, timed(device.device, asked), strict=True))
     peaks = peaks_of(device)
-    print_table(study(asked, answers, peaks), STUDY, args, {"title": f"{opened.title} on {device.device}"})
+    listed = [*found, *(case for case in asked if not case.calls)]
+    beyond = f"not timed: beyond --top {args.top}"
+    frame = study(listed, [answers.get(case, {"reason": case.reason or beyond}) for case in listed], peaks)
+    print_table(frame, STUDY, args, {"title": f"{opened.title} on {device.device}"})
+    for line in account(frame):
+        talk(line)
     known = (
         f"{peaks.source}: {peaks.cite}" if peaks is not None else "none is known (kernelscope calibrate measures one)"
     )
