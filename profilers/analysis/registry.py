@@ -380,7 +380,7 @@ TABLES: dict[str, Table] = {
                 Col("idle_us", "idle", "us", doc="of a step"),
                 Col("exposed_pct", "exposed", "pct", "of the step"),
                 Col("communication_us", "communication", "us", doc="of a step, hidden or not", wide=True),
-                Col("steps", "steps", "count"),
+                Col("steps", "steps", "count", wide=True),
             ),
             f"{_A}.ranks:ranks",
             one_unit=True,

@@ -167,3 +167,9 @@ def test_ranks_get_the_free_gpus_in_their_order() -> None:
     assert [row.device for row in chosen_devices("cuda:1,cuda:0", rows, "CUDA 12", ranks=2)] == ["cuda:1", "cuda:0"]
     with pytest.raises(UsageError, match="5 ranks need 5 GPUs or the CPU; here is cuda:0, cuda:1, cuda:2, cuda:3"):
         chosen_devices("auto", rows, "CUDA 12", ranks=5)
+
+
+@pytest.mark.parametrize("line", ["torchrun --nproc-per-node 2 train.py --x", "train.py -- --x", "python train.py"])
+def test_without_run_it_is_named(line: str) -> None:
+    with pytest.raises(UsageError, match=f"to profile it: kernelscope --ascii run {line}$"):
+        parse(["--ascii", *line.split()])

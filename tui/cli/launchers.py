@@ -81,6 +81,11 @@ def launched(argv: Sequence[str], first: int) -> Launched | None:
     return None
 
 
+def is_launcher(word: str) -> bool:
+    """Whether this word starts a script, or several ranks of it."""
+    return bool(_launcher(word))
+
+
 def _launcher(word: str) -> str:
     name = Path(word).name
     if Path(word).is_dir():
@@ -100,7 +105,7 @@ def _understood(name: str, ours: list[str], words: list[str]) -> Launched:
             if rest[0].endswith("launch") and not {"--use_env", "--use-env"} & set(rest):
                 raise UsageError(
                     "torch.distributed.launch is deprecated, and gives ranks --local-rank: "
-                    f"type: {_command(ours, ['torchrun', *rest[1:]])}"
+                    f"type: {command(ours, ['torchrun', *rest[1:]])}"
                 )
             name, rest = "torchrun", [word for word in rest[1:] if word not in ("--use_env", "--use-env")]
         elif module and (other := rest[0].partition(".")[0]) in _OTHERS:
@@ -181,7 +186,7 @@ def _torchrun(ours: list[str], words: list[str], notes: tuple[str, ...]) -> Laun
         raise UsageError("--nproc and torchrun's --nproc-per-node say the same: leave one of them out")
     ranks = _ranks(given.nproc_per_node or "1")
     target = ["-m", given.script] if given.module else [given.script]
-    one_machine = _command([*ours, "--nproc", str(ranks)], [*target, *(["--", *arguments] if arguments else [])])
+    one_machine = command([*ours, "--nproc", str(ranks)], [*target, *(["--", *arguments] if arguments else [])])
     if why := _elsewhere(given):
         raise UsageError(f"{why}: kernelscope starts the ranks of one machine; for those alone type: {one_machine}")
     if given.no_python and _launcher(given.script) == "python":
@@ -250,7 +255,7 @@ def _refuse_other(name: str, ours: list[str], words: list[str]) -> NoReturn:
             script = place
             break
     rest = words[script:] or ["train.py"]
-    like = _command(ours, ["torchrun", "--nproc-per-node", ranks, *rest])
+    like = command(ours, ["torchrun", "--nproc-per-node", ranks, *rest])
     raise UsageError(f"{name} is not understood here: {_OTHERS[name]}; type: {like}")
 
 
@@ -271,9 +276,10 @@ def refuse_outer(typed: Sequence[str], is_script: bool, environment: Mapping[str
     apart = f" (the ranks of one machine alone: torchrun has {nodes})" if nodes.isdigit() and int(nodes) > 1 else ""
     starts = ", and it starts the ranks" if is_script else ""
     raise UsageError(
-        f"torchrun started this {ranks} times: start kernelscope once{starts}{apart}; type: {_command(words, [])}"
+        f"torchrun started this {ranks} times: start kernelscope once{starts}{apart}; type: {command(words, [])}"
     )
 
 
-def _command(ours: Sequence[str], rest: Sequence[str]) -> str:
+def command(ours: Sequence[str], rest: Sequence[str]) -> str:
+    """A command of ours as it is typed."""
     return shlex.join(["kernelscope", *ours, *rest])

@@ -89,7 +89,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         if found := launched(argv, place + 1):
             words, script_args, notes = found.words, found.script_args, found.notes
     if typed is not None and typed not in COMMANDS:
-        raise UsageError(_unknown(typed))
+        raise UsageError(_unknown(typed, argv))
     top = Parser(
         prog="kernelscope",
         usage="kernelscope [options] [COMMAND ...]",
@@ -135,7 +135,12 @@ def _command_place(words: Sequence[str]) -> int | None:
     return None
 
 
-def _unknown(word: str) -> str:
+def _unknown(word: str, argv: Sequence[str]) -> str:
+    from tui.cli.launchers import command, is_launcher
+
+    if word.endswith(".py") or is_launcher(word):
+        place = list(argv).index(word)
+        return f"no command is called '{word}'; to profile it: {command([*argv[:place], 'run'], argv[place:])}"
     if Path(word).exists():
         return f"no command is called '{word}'; to look into a file: kernelscope show {word}"
     return f"no command is called '{word}'{hint(word, COMMANDS)} (see kernelscope --help)"
