@@ -261,7 +261,9 @@ class KernelscopeApp(App[str]):
                 self.notify(f"{view.title} goes on.")
             else:
                 pause(folder)
-                self.notify(f"{view.title} rests at its next step; its device stays reserved. p: go on")
+                sliced = any(note.startswith("no step was found") for note in view.status.notes)
+                rests = "has no steps to rest between: it goes on, unrecorded" if sliced else "rests at its next step"
+                self.notify(f"{view.title} {rests}; its device stays reserved. p: go on")
         except RunsError as problem:
             self.post_message(Problem(str(problem), "Not paused"))
         self.watcher.nudge()

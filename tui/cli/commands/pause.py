@@ -1,4 +1,8 @@
-"""Let runs rest: a waiting one is passed over, one that goes on waits between two steps. Its device stays reserved."""
+"""Let runs rest: a waiting one is passed over, one that goes on waits between two steps. Its device stays reserved.
+
+A script in which no step was found goes on, unrecorded. Of several ranks some may wait for the others in the middle of a
+step: let them go on before their collectives give up (after 10 minutes with NCCL, 30 with gloo, unless the script says
+otherwise)."""
 
 from __future__ import annotations
 
