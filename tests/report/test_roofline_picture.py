@@ -16,8 +16,7 @@ from profilers.analysis.prepare import prepare
 from profilers.analysis.registry import TABLES
 from profilers.readers import read
 from profilers.tables import Recording
-from tui.report import render
-from tui.report import roofline as drawing
+from tui.report import render, roofline, rooflines
 from tui.report.content import content
 
 RECORDINGS = ["h100_owlv2", "h100_qwen_decode", "mi300x_bert_small", "dlrm128_rank0_2023"]
@@ -57,21 +56,21 @@ def made_up(sources: tuple[str, str] = ("table", "table")) -> dict[str, pd.DataF
 
 
 def drawn(made: dict[str, pd.DataFrame]) -> str:
-    return drawing.picture(made["gemms"], made["roofline_groups"], made["roofs"])
+    return roofline.picture(made["gemms"], made["roofline_groups"], made["roofs"])
 
 
-def axes(made: dict[str, pd.DataFrame]) -> drawing.Axes:
-    dots = drawing.dots(made["gemms"], made["roofline_groups"])
+def axes(made: dict[str, pd.DataFrame]) -> rooflines.Axes:
+    dots = rooflines.dots(made["gemms"], made["roofline_groups"])
     types = {dot.dtype for dot in dots}
-    lines = [roof for roof in drawing.roofs_of(made["roofs"]) if roof.name in {*types, "memory"}]
-    return drawing.axes_of(dots, lines)
+    lines = [roof for roof in rooflines.roofs_of(made["roofs"]) if roof.name in {*types, "memory"}]
+    return rooflines.axes_of(dots, lines)
 
 
-def at(axes: drawing.Axes, x: str | None, y: str | None) -> tuple[float, float]:
+def at(axes: rooflines.Axes, x: str | None, y: str | None) -> tuple[float, float]:
     """The FLOP/B and TFLOP/s that lie at a place of the picture."""
     assert x is not None and y is not None
     across = axes.x0 + float(x.rstrip("%")) / 100 * (axes.x1 - axes.x0)
-    up = axes.y1 - float(y) / drawing.HEIGHT * (axes.y1 - axes.y0)
+    up = axes.y1 - float(y) / rooflines.HEIGHT * (axes.y1 - axes.y0)
     return 10.0**across, 10.0**up
 
 
@@ -180,6 +179,6 @@ def test_names_of_strangers_are_text() -> None:
 
 
 def test_rates_have_the_unit_they_need() -> None:
-    assert [drawing.rate(value) for value in (989.4, 1.0, 0.332, 1e-3, 4e-5)] == [
+    assert [rooflines.rate(value) for value in (989.4, 1.0, 0.332, 1e-3, 4e-5)] == [
         "989 TFLOP/s", "1 TFLOP/s", "332 GFLOP/s", "1 GFLOP/s", "40 MFLOP/s",
     ]  # fmt: skip
