@@ -75,9 +75,10 @@ def tail(path: Path, lines: int, limit: int = 64 * 1024) -> list[str]:
     except OSError:
         return []
     text = data.decode("utf-8", "replace")
-    found = [state for line in text.split("\n") for state in newest(line)]
     if size > limit:
-        found = found[1:]
+        # What comes first may have lost its beginning.
+        text = (re.split(r"[\r\n]", text, maxsplit=1) + [""])[1]
+    found = [state for line in text.split("\n") for state in newest(line)]
     while found and not found[-1]:
         found.pop()
     return found[-lines:] if lines > 0 else []

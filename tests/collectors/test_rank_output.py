@@ -83,6 +83,9 @@ def test_of_rewritten_lines_the_newest_state_of_each_rank_stays(tmp_path: Path) 
     assert newest("") == newest("\r") == [""]
     (tmp_path / "log").write_bytes(b"[rank 0] 1%\r[rank 0] 2%\r[rank 1] one\n[rank 0] 3%\n\nx\r\n")
     assert tail(tmp_path / "log", 9) == ["[rank 0] 2%", "[rank 1] one", "[rank 0] 3%", "", "x"]
+    (tmp_path / "log").write_bytes(b"gone\n[rank 0] 1%\r[rank 1] 1%\r[rank 0] 22%\r[rank 1] 22%\r")
+    assert tail(tmp_path / "log", 9, limit=40) == ["[rank 0] 22%", "[rank 1] 22%"], "a line longer than what is read"
+    assert tail(tmp_path / "log", 9, limit=5) == []
 
 
 # --- whereabouts ------------------------------------------------------------------------------------------------------
