@@ -77,7 +77,8 @@ def tail(path: Path, lines: int, limit: int = 64 * 1024) -> list[str]:
     text = data.decode("utf-8", "replace")
     if size > limit:
         # What comes first may have lost its beginning.
-        text = (re.split(r"[\r\n]", text, maxsplit=1) + [""])[1]
+        end = re.search(r"[\r\n]", text)
+        text = text[end.end() :] if end else ""
     found = [state for line in text.split("\n") for state in newest(line)]
     while found and not found[-1]:
         found.pop()
