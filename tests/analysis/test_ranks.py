@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from pathlib import Path
+
 import pytest
 from tables_maker import US, kernel, operator, random_recording, recording, step  # type: ignore[import-not-found]
 
 from profilers.analysis.options import Options
+from profilers.analysis.prepare import prepare
 from profilers.analysis.ranks import ranks
+from profilers.readers import read
 from profilers.tables import Device
 
 DEVICES = (Device("rank0/cuda:0", "a", rank=0), Device("rank1/cuda:1", "b", rank=1))
@@ -64,3 +70,45 @@ def test_the_parts_add_up_to_the_step(seed: int) -> None:
     assert parts.to_numpy() == pytest.approx(frame["step_us"].to_numpy())
     assert (frame["exposed_us"] <= frame["communication_us"] + 1e-9).all()
     assert (frame[["work_us", "exposed_us", "idle_us"]] >= 0).all().all()
+
+
+def test_two_ranks_of_a_real_job_against_the_raw_events(traces: Path) -> None:
+    paths = [traces / "kineto" / f"dlrm128_rank{rank}_2023.json.gz" for rank in range(2)]
+    frame = ranks(prepare(read(paths)), Options()).set_index("device")
+    assert frame["slowest"].tolist() == ["", "slowest"]
+    for rank, path in enumerate(paths):
+        row = frame.loc[f"rank{rank}/cuda:{rank}"]
+        work, busy, wall, steps = by_hand(path)
+        assert row.steps == steps
+        assert row.step_us * steps == pytest.approx(wall, rel=1e-6)
+        assert row.work_us * steps == pytest.approx(work, rel=1e-4)
+        assert row.exposed_us * steps == pytest.approx(busy - work, rel=1e-4)
+
+
+def by_hand(path: Path) -> tuple[float, float, float, int]:
+    """Microseconds in the profiler's steps in which anything but NCCL, in which anything at all ran; all; and how many."""
+    with gzip.open(path) as file:
+        events = [event for event in json.load(file)["traceEvents"] if event.get("ph") == "X"]
+    steps = [
+        (e["ts"], e["ts"] + e["dur"]) for e in events if e["name"].startswith("ProfilerStep") and "gpu" not in e["cat"]
+    ]
+    found = [e for e in events if e["cat"].lower() in ("kernel", "gpu_memcpy", "gpu_memset")]
+    spans = {
+        kind: [(e["ts"], e["ts"] + e["dur"]) for e in found if kind == "busy" or "nccl" not in e["name"].lower()]
+        for kind in ("work", "busy")
+    }
+    return (
+        *(sum(inside(spans[kind], *step) for step in steps) for kind in spans),
+        sum(b - a for a, b in steps),
+        len(steps),
+    )  # type: ignore[return-value]
+
+
+def inside(spans: list[tuple[float, float]], low: float, high: float) -> float:
+    """How much of ``low`` to ``high`` the spans cover."""
+    covered, reach = 0.0, low
+    for begin, end in sorted(spans):
+        begin, end = max(begin, reach), min(end, high)
+        if end > begin:
+            covered, reach = covered + end - begin, end
+    return covered
