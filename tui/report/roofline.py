@@ -147,7 +147,7 @@ def _numbers(axes: Axes, drawn: list[Dot], most: float) -> str:
         if not dot.number:
             continue
         x, y, off = axes.x(dot.intensity), axes.y(dot.tflops) + 4, _size(dot, most) + 3
-        sides = [(off, 0.0, "start"), (-off, 0.0, "end"), (0.0, -off - 2, "middle"), (0.0, off + 6, "middle")]
+        sides = [(off, 0.0, "start"), (-off, 0.0, "end"), (0.0, off + 6, "middle"), (0.0, -off - 2, "middle")]
         free = [(dx, dy, anchor) for dx, dy, anchor in sides if _room(x + dx / 8, y + dy, taken)]
         dx, dy, anchor = (free or sides)[0]
         taken.append((x + dx / 8, y + dy))
