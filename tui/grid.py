@@ -203,7 +203,8 @@ _KEPT = frozenset(
 def matching(frame: pd.DataFrame, columns: Sequence[Col], query: str) -> np.ndarray | None:
     """Rows whose texts contain every word of the query (``!word``: none contains it); None when all match.
 
-    Case does not matter. Words look at names, groups, classes, states and texts, and at the short name as well.
+    Case does not matter. Words look at names, groups, states and texts, at the short name as well, and at the beginnings
+    of classes.
     """
     words = query.lower().split()
     if not words or not len(frame):
@@ -218,7 +219,10 @@ def matching(frame: pd.DataFrame, columns: Sequence[Col], query: str) -> np.ndar
             if not isinstance(series.dtype, pd.CategoricalDtype):
                 series = series.astype("category")
             names = [str(value) for value in series.cat.categories]
-            found = np.array([needle in name.lower() for name in names] + [False], bool)
+            # "gemm" must not find "nongemm": a class is known by how it begins.
+            whole = column.format == "class"
+            lower = [name.lower() for name in names]
+            found = np.array([name.startswith(needle) if whole else needle in name for name in lower] + [False], bool)
             if column.format == "name" and not found.all():
                 shorts = short_names(names)
                 found |= np.array([needle in short.lower() for short in shorts] + [False], bool)

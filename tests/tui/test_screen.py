@@ -496,3 +496,22 @@ def test_control_characters_in_names_never_reach_the_screen(root: Path, make_run
         assert all("\x1b" not in log.render_line(y).text for y in range(log.size.height))
 
     drive(root, look)
+
+
+def test_where_the_list_is_folded_the_keys_are_the_tables(root: Path, make_run: Any) -> None:
+    make_run("gpt2")
+    make_run("bert")
+
+    async def look(pilot: Pilot[Any], app: KernelscopeApp) -> None:
+        await settle(pilot, app)
+        selected = app.main.selected
+        assert isinstance(app.main.focused, LineTable)
+        before = app.main.pane.query_one(LineTable).grid.sort
+        await pilot.press("down", "s")
+        await settle(pilot, app)
+        assert app.main.selected == selected and app.main.pane.query_one(LineTable).grid.sort != before
+        await pilot.resize_terminal(120, 34)
+        await settle(pilot, app)
+        assert isinstance(app.main.focused, LineTable)
+
+    drive(root, look, size=(80, 24))

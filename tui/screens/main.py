@@ -139,7 +139,14 @@ class MainScreen(Screen[None]):
             need = f"kernelscope needs {SMALLEST[0]}x{SMALLEST[1]} cells; this terminal has {wide}x{high}."
             self.query_one("#too-small", Static).update(need + "\nMake it larger, or use: kernelscope show RUN TABLE")
         self._show_headline()
+        self._leave_folded_list()
         self.refresh_keys()
+
+    def _leave_folded_list(self) -> None:
+        """Where the run list is folded away, the arrows and the sort keys belong to the table."""
+        hidden = self.has_class("-narrow") and self.snapshot.runs
+        if hidden and self.focused is not None and self.focused.id == "runs":
+            self.pane.focus_inside()
 
     # -- snapshots ---------------------------------------------------------------------------------------------------
 
@@ -180,6 +187,7 @@ class MainScreen(Screen[None]):
             self.query_one("#strip", StateStrip).show(strip_of_view(view))
         self._stale = {kind.name_ for kind in PANES}
         self._show_pane()
+        self._leave_folded_list()
         self.refresh_keys()
 
     def _open_fitting_tab(self, view: RunView) -> None:
