@@ -26,6 +26,8 @@ _GENERATED = re.compile(
     r"^(?P<lib>triton|(?:graph_\d+_)?cpp)_(?:(?P<kind>poi|red|per|tem|for|ssc|mix)_)?fused_(?P<words>\w+)$"
 )
 _ELEMENTWISE = re.compile(r"elementwise_kernel(?:_\w+)?$")
+_SCALAR = re.compile(r"\b[AB]UnaryFunctor<")
+"""PyTorch's two-operand functors with one operand a number (A the first, B the second)."""
 _FIELD = re.compile(r"\{(\w*)(?::(\w+))?\}")
 _TOKEN = re.compile(r"[A-Za-z]+\d*(?:x\d+)*|\d+(?:x\d+)*")
 _WRAPPERS = re.compile(
@@ -118,7 +120,8 @@ def _shorten(full: str, group: str) -> str:
     if generated:
         return _fused(generated)
     if _ELEMENTWISE.search(parts.function):
-        return f"elementwise {_functor(parts.template)} {_lambda_type(parts.template)}"
+        scalar = " scalar" if _SCALAR.search(parts.template) else ""
+        return f"elementwise {_functor(parts.template)}{scalar} {_lambda_type(parts.template)}"
     if parts.function.endswith("multi_tensor_apply_kernel"):
         return f"foreach {_functor(parts.template)} {_type_in(parts.template)}"
     if parts.function.endswith("reduce_kernel") and "ReduceOp" in parts.template:

@@ -32,6 +32,11 @@ from profilers.rules.parts import operator_forms, split_kernel
             "elementwise where bf16",
         ),
         (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::AUnaryFunctor<float, float, float, at:"
+            ":native::binary_internal::MulFunctor<float> >, std::array<char*, 2ul> >(int)",
+            "elementwise mul scalar f32",
+        ),
+        (
             "void at::native::elementwise_kernel<(int)128, (int)2, void at::native::gpu_kernel_impl_nocast<at::na"
             "tive::CUDAFunctor_add<long>>(at::TensorIteratorBase &, const T1 &)::[lambda(int) (instance 1)]>(int,"
             " T3)",
