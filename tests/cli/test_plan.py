@@ -129,6 +129,15 @@ def test_a_python_file_is_a_script_with_its_own_arguments(tmp_path: Path, monkey
     assert spec.facts() == ("script",), "what a script computes is its own affair"
 
 
+def test_a_command_of_pips_is_a_script(tmp_path: Path) -> None:
+    (tmp_path / "tune").write_text("#!/venv/bin/python3\nimport sys\n")
+    (tmp_path / "train.sh").write_text("#!/bin/sh\npython train.py\n")
+    (spec,) = _specs(f"{tmp_path}/tune", "--", "-x")
+    assert (spec.target, spec.workload, spec.name, spec.argv) == ("script", f"{tmp_path}/tune", "tune", ("-x",))
+    with pytest.raises(UsageError, match=r"train\.sh is no Python script: name the one that it starts"):
+        _specs(f"{tmp_path}/train.sh")
+
+
 def test_ranks_of_a_script(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     (spec,) = _specs(f"{tmp_path}/train.py", "--nproc", "2")

@@ -84,6 +84,13 @@ def _understand(word: str, argv: tuple[str, ...]) -> list[Wish]:
         return [Wish("callable", f"{_python_file(file)}:{function}", f"{Path(file).stem}:{function}", argv=argv)]
     if word.endswith(".py"):
         return [Wish("script", _python_file(word), Path(word).stem, argv=argv)]
+    if "/" in word and Path(word).expanduser().is_file():
+        if _runs_python(Path(word).expanduser()):
+            return [Wish("script", _python_file(word), Path(word).name, argv=argv)]
+        raise UsageError(
+            f"{word} is no Python script: name the one that it starts (kernelscope run torchrun --nproc-per-node 2 train.py); "
+            f"a recording is opened by: kernelscope show {word} summary"
+        )
     if word.startswith((".", "/", "~")) or Path(word, "config.json").is_file():
         folder = Path(word).expanduser()
         if not (folder / "config.json").is_file():
@@ -104,6 +111,13 @@ def _understand(word: str, argv: tuple[str, ...]) -> list[Wish]:
     for missing in lacking.values():
         talk(f"note: left out: {missing}")
     return [wish for wish in found if wish.name not in lacking]
+
+
+def _runs_python(path: Path) -> bool:
+    """Whether a file without ``.py`` begins with ``#!`` and Python, as commands do that pip installs."""
+    with path.open("rb") as file:
+        first = file.readline(200)
+    return first.startswith(b"#!") and b"python" in first
 
 
 def _python_file(text: str) -> str:
