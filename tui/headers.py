@@ -42,17 +42,17 @@ def shares_of(view: RunView) -> tuple[Share, ...]:
         whole = sum(t for _, _, t in rows) + idle
         attention = view.attention_as_gemm and any(c == "attention" for c, _, _ in rows)
         pct = gemm_share(view, rows, whole)
-        of = "span" if name == "wall" and _of_the_span(view, device) else ""
+        of = "span" if name == "wall" and of_the_span(view, device) else ""
         out.append(Share(name, tuple((g, t) for _, g, t in rows), pct, attention, idle, of, where))
     return tuple(out)
 
 
-def _of_the_span(view: RunView, device: str) -> bool:
-    """Whether the wall share of a device is of its span, since no steps were recorded."""
+def of_the_span(view: RunView, device: str = "") -> bool:
+    """Whether the wall share of a device (of the first one) is of its span, since no steps were recorded."""
     frame = view.tables.get(Query("shares"))
     if frame is None:
         return False
-    wall = frame[(frame["share"] == "wall") & (frame["device"] == device)]
+    wall = frame[(frame["share"] == "wall") & ((frame["device"] == device) | (device == ""))]
     return len(wall) > 0 and str(wall["of"].iloc[0]).startswith("span")
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pandas as pd
 from rich.segment import Segment
 
-from tui.headers import shares_of
+from tui.headers import of_the_span, shares_of
 from tui.palette import palette
 from tui.snapshot import Query, RunView
 from tui.widgets.shares import SHORT, legend
@@ -41,6 +41,8 @@ def test_without_steps_the_wall_bar_is_of_the_span() -> None:
     assert wall.gemm_pct == 50.0 and not wall.where
     _, wall = shares_of(view(["cuda:0"], "step wall time"))
     assert SHORT[wall.of or wall.name] == "of step"
+    assert of_the_span(view(["cuda:0"], "span, first start to last end"))
+    assert not of_the_span(view(["cuda:0"], "step wall time"), "cuda:0")
 
 
 def test_of_several_devices_the_bars_name_theirs() -> None:

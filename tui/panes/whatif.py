@@ -14,6 +14,7 @@ from profilers.analysis.options import Options, WhatIf
 from profilers.analysis.registry import TABLES
 from tui import bars
 from tui.cells import fit
+from tui.headers import of_the_span
 from tui.panes.base import TablePane
 from tui.widgets.chrome import PaneLine
 from tui.widgets.line_table import LineTable
@@ -103,7 +104,7 @@ class WhatIfPane(TablePane):
 What a change would buy, on the measured kernel times. `←` `→` change the marked factor, `↑` `↓` pick another one.
 
 **device** is kernel time before over after (Amdahl); **wall** is step time before over after: time in which the device was idle
-is not sped up. The **overlap window** is the study's path-forward model: up to so many kernels in a row that are in different
+or copied is not sped up. The **overlap window** is the study's path-forward model: up to so many kernels in a row that are in different
 states run at once and cost as much as the longest of them. (GEMM 2, rest 2, window 1) is exactly 2.
 """
 
@@ -132,7 +133,8 @@ states run at once and cost as much as the longest of them. (GEMM 2, rest 2, win
                 device, wall = float(row["device_speedup"].iloc[0]), float(row["wall_speedup"].iloc[0])
                 times = "x" if self.app.palette.ascii else "×"  # type: ignore[attr-defined]
                 wall_text = f"{wall:.2f}{times}" if wall == wall else "not known (no steps)"
-                sliders.result = f"device {device:.2f}{times} of kernel time · wall {wall_text} of step time"
+                of = "of the span" if of_the_span(view) else "of step time"
+                sliders.result = f"device {device:.2f}{times} of kernel time · wall {wall_text} {of}"
         sliders.redraw()
 
     def focus_inside(self) -> None:
