@@ -131,11 +131,17 @@ def share_costs(recording: Recording, priced: Costs) -> Recording:
     return recording.replace(kernels=kernels)
 
 
+MOST_TRAFFIC = 10
+"""Bytes over the memory bandwidth times the duration, above which an estimate of bytes is none. Second-level caches of
+today's GPUs deliver two to six times what their memory does."""
+
+
 def estimate(recording: Recording, priced: Costs, peaks: Mapping[str, Peaks]) -> Recording:
     """SM % and DRAM % where no counter measured them: operations and bytes over duration and the device's peaks.
 
     Kernels without a FLOP formula are taken to do one operation for each element of their operator's largest tensor.
-    Both are floors (caches, address arithmetic and waiting are not seen), cut at 100, and marked ``estimate``.
+    Both are floors (caches, address arithmetic and waiting are not seen), cut at 100, and marked ``estimate``. On a GPU
+    bytes that no cache could have delivered (:data:`MOST_TRAFFIC`) are taken back: the kernel touched a part of them.
     """
     kernels = recording.kernels
     if not len(kernels):
@@ -152,23 +158,36 @@ def estimate(recording: Recording, priced: Costs, peaks: Mapping[str, Peaks]) ->
     else:
         items = priced.call_items[row[guess]].astype(float)
         flops[guess] = np.where(items > 0, items, np.nan)
-    seconds = kernels["dur_ns"].to_numpy() / 1e9
+    # A kernel shorter than the recording's clock can tell has no rate.
+    seconds = np.where(kernels["dur_ns"].to_numpy() > 0, kernels["dur_ns"].to_numpy() / 1e9, np.nan)
+    moved = kernels["bytes"].to_numpy()
+    touched_less = np.zeros(len(kernels), bool)
     with np.errstate(divide="ignore", invalid="ignore"):
+        if not _on_cpu(kernels):
+            touched_less = todo & (moved > MOST_TRAFFIC * byte_peak * 1e9 * seconds)
+            moved = np.where(touched_less, np.nan, moved)
+            flops[guess] = np.where(touched_less[guess], np.nan, flops[guess])
         sm = np.minimum(100 * flops / seconds / (flop_peak * 1e12), 100)
-        dram = np.minimum(100 * kernels["bytes"].to_numpy() / seconds / (byte_peak * 1e9), 100)
+        dram = np.minimum(100 * moved / seconds / (byte_peak * 1e9), 100)
     sm = np.where(todo, sm, kernels["sm_pct"].to_numpy())
     dram = np.where(todo, dram, kernels["dram_pct"].to_numpy())
     known = ~np.isnan(sm) | ~np.isnan(dram)
     source = kernels["source"].cat.set_categories(list(dict.fromkeys([*kernels["source"].cat.categories, *_MADE])))
     source[todo] = np.where(known[todo], "estimate", "none")
-    kernels = kernels.assign(sm_pct=sm, dram_pct=dram, source=source.cat.remove_unused_categories())
+    kernels = kernels.assign(bytes=moved, sm_pct=sm, dram_pct=dram, source=source.cat.remove_unused_categories())
     notes = []
+    if touched_less.any():
+        text = (
+            f"kernels whose operator's tensors are more than {MOST_TRAFFIC} x what the device's memory delivers in their "
+            "time (a cache of keys, an embedding table): they touched a part, and bytes are unknown"
+        )
+        notes.append(Note("bytes_unknown", text, int(touched_less.sum())))
     if (todo & known).any():
         where = "; ".join(sorted({f"{p.name}: {p.cite or p.source}" for p in peaks.values()}))
         text = f"SM % and DRAM % are estimates from shapes over peaks: {where}"
         notes.append(Note("utilization_estimated", text, int((todo & known).sum())))
     if (todo & ~known).any():
-        text = "kernels without counters, and without recorded shapes or a known device peak: utilization unknown"
+        text = "kernels without counters, and without recorded shapes, a length or a known device peak: utilization unknown"
         notes.append(Note("utilization_unknown", text, int((todo & ~known).sum())))
     have = {note.code for note in recording.notes}
     return recording.replace(kernels=kernels).with_notes(*(note for note in notes if note.code not in have))

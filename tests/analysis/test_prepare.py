@@ -69,6 +69,30 @@ def test_no_peak_no_estimate() -> None:
     assert "utilization_unknown" in {note.code for note in made.notes}
 
 
+def test_bytes_that_no_cache_delivers_are_taken_back_and_counted() -> None:
+    """A write into a cache of keys has the whole cache among its inputs, and touches a few rows of it."""
+    peaks = {"cuda:0": Peaks("a gpu", fp32=1.0, memory_gb_s=1_000.0, source="given")}
+    cache = {"input_shapes": "[[64,128],[100000,64,128]]", "input_dtypes": '["float","float"]'}
+    operators = [operator(0, 0, 10, "vllm::reshape_and_cache", **cache), operator(1, 20, 10, "aten::mm", **MM)]
+    rows = [kernel(100, 5_000, "cache", op_id=0), kernel(6_000, 5_000, "sgemm", op_id=1)]
+    made = prepare(recording(rows, operators), peaks=peaks)
+    held = made.kernels.set_index("name")
+    assert np.isnan(held.loc["cache", ["bytes", "sm_pct", "dram_pct"]].astype(float)).all()
+    assert held.loc["cache", "source"] == "none" and held.loc["sgemm", "source"] == "estimate"
+    assert held.loc["sgemm", "bytes"] == 3 * 64 * 64 * 4
+    assert {note.code: note.count for note in made.notes}["bytes_unknown"] == 1
+    # With memory fast enough it could be.
+    fast = {"cuda:0": Peaks("a gpu", fp32=1.0, memory_gb_s=1e6, source="given")}
+    assert prepare(recording(rows, operators), peaks=fast).kernels["bytes"].notna().all()
+
+
+def test_a_kernel_of_no_length_has_no_rate() -> None:
+    peaks = {"cuda:0": Peaks("a gpu", fp32=1.0, memory_gb_s=1_000.0, source="given")}
+    made = prepare(recording([kernel(0, 0, op_id=0)], [operator(0, 0, 10, "aten::mm", **MM)]), peaks=peaks)
+    assert np.isnan(made.kernels["sm_pct"]).all() and np.isnan(made.kernels["dram_pct"]).all()
+    assert "bytes_unknown" not in {note.code for note in made.notes}
+
+
 def test_launches_without_activity_are_not_taken_for_a_cpu_run() -> None:
     launch = {"name": "cudaLaunchKernel", "kind": "launch", "thread_id": 1, "start_ns": 10, "dur_ns": 3}
     made = prepare(recording(operators=[operator(0, 0, 100, "aten::mm", **MM)], runtime=[launch]))
