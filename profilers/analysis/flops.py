@@ -439,6 +439,9 @@ FORMULAS: dict[str, Formula] = {
         _onnx_product,
     ),
     **dict.fromkeys(("Conv", "FusedConv", "ConvInteger"), _onnx_conv),
+    # Layers of TensorRT, which the reader spells as ONNX does.
+    **dict.fromkeys(("CaskConvolution", "CaskGemmConvolution", "Convolution"), _onnx_conv),
+    **dict.fromkeys(("MatrixMultiply", "CaskGemmMatrixMultiply", "gemm"), _onnx_product),
 }
 """By operator name without its namespace."""
 

@@ -119,7 +119,7 @@ def _preparing(backend: names.Backend, quant: str) -> Callable[[Job], Prepared]:
     if family == "tensorrt":
         from profilers.collectors.backends import tensorrt
 
-        return tensorrt.prepare
+        return lambda job: tensorrt.prepare(job, mode)
     from profilers.collectors.backends import inductor, quantize
 
     def prepared(job: Job) -> Prepared:

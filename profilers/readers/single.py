@@ -42,6 +42,10 @@ def _read(path: Path, kind: Kind, progress: Progress | None) -> Recording:
         from profilers.readers import ort
 
         return ort.read(path, progress=progress)
+    if kind == "trt":
+        from profilers.readers import trt
+
+        return trt.read(path, progress=progress)
     if kind == "nsys-rep":
         with convert.nsys_sqlite(path) as made:
             return _converted(path, made, "nsys", progress)

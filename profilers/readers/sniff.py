@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from profilers.readers.errors import ReadError
 
-Kind = Literal["kineto", "nsys", "ncu", "ort", "nsys-rep", "ncu-rep", "folder"]
+Kind = Literal["kineto", "nsys", "ncu", "ort", "trt", "nsys-rep", "ncu-rep", "folder"]
 """``nsys-rep`` and ``ncu-rep`` are NVIDIA's own formats, which their tools convert; ``folder`` holds recordings."""
 
 HEAD = 1 << 16
@@ -72,6 +72,8 @@ _JSON_REFUSED = (
 )
 _ORT = re.compile(rb'\s*\[\s*\{[^{]{0,200}"cat"\s*:\s*"Session"')
 """A profile of ONNX Runtime: a list of events whose first is the session's own."""
+_TRT = re.compile(rb'\s*\{\s*"tensorrt_layers"\s*:\s*\d')
+"""Layer times of TensorRT, as our own backend writes them."""
 _READABLE = (
     "what can be read: torch.profiler JSON (plain or gzip), Nsight Systems .sqlite and .nsys-rep, "
     "Nsight Compute .csv and .ncu-rep, ONNX Runtime profiles"
@@ -202,6 +204,8 @@ def _json(path: Path, text: bytes, *, whole: bool) -> Kind:
     if b'"traceEvents"' not in text:
         if _ORT.match(text):
             return "ort"
+        if _TRT.match(text):
+            return "trt"
         for pattern, message in _JSON_REFUSED:
             if re.search(pattern, text):
                 raise ReadError(f"{path}: {message}")

@@ -17,7 +17,7 @@ from profilers.rules.matcher import Rule, RuleSet
 from profilers.rules.taxonomy import GROUPS
 from profilers.tables import Recording
 
-BUILT_IN = ("kernels.toml", "operators.toml", "modules.toml", "onnx.toml")
+BUILT_IN = ("kernels.toml", "operators.toml", "modules.toml", "onnx.toml", "tensorrt.toml")
 VOCABULARY = "vocabulary.toml"
 _HERE = Path(__file__).resolve().parent
 _TEXTS = ("id", "match", "inside", "anywhere", "group", "words", "doc")

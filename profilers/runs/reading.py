@@ -181,14 +181,15 @@ def read_raw(path: Path, run: RunFolder, spec: Spec) -> Recording:
     from profilers.analysis.fusion import FUSION
     from profilers.analysis.prepare import prepare
     from profilers.collectors.backends.names import own_profile
-    from profilers.readers import kineto, ort
+    from profilers.readers import kineto, ort, trt
     from profilers.tables import Device
 
     if path.is_dir():
         from profilers.readers import ranks
 
         return ranks.merge([(part, read_raw(part, run, spec)) for part in sorted(path.iterdir())], run.id)
-    recording = ort.read(path) if own_profile(spec.backend, spec.device) else kineto.read(path)
+    reader = {"onnxruntime": ort.read, "tensorrt": trt.read}.get(own_profile(spec.backend, spec.device), kineto.read)
+    recording = reader(path)
     origin = replace(recording.origin, kind="run", path=run.id)
     if fused := files.read_bytes(run.path / protocol.FUSION):
         origin = replace(origin, extra={**origin.extra, FUSION: fused.decode("utf-8", "replace")})

@@ -88,4 +88,5 @@ def test_a_missing_package_names_its_extra(monkeypatch):
 def test_whose_profile_a_window_is():
     assert names.own_profile("onnxruntime", "cpu") and names.own_profile("ort:cpu", "cuda:0")
     assert not names.own_profile("onnxruntime", "cuda:0")
+    assert names.own_profile("trt:layers", "cuda:0") == "tensorrt" and not names.own_profile("tensorrt", "cuda:0")
     assert not names.own_profile("inductor", "cpu") and not names.own_profile("no such thing", "cpu")

@@ -42,6 +42,18 @@ def test_onnxruntime_runs_on_the_gpu(finished):
     assert float((kernels["class"] == "gemm").mean()) > 0
 
 
+def test_tensorrt_times_its_layers(finished):
+    needs("tensorrt", "onnx", "onnxscript")
+    recording = finished("module", backend="tensorrt:layers", dtype="fp16").recording()
+    kernels = recording.kernels
+    assert len(kernels) and (kernels["device"] == "cuda:0").all() and (kernels["dur_ns"] > 0).any()
+    assert kernels["class"].eq("gemm").any()
+    # What TensorRT says that its layers took lies within what the runs took.
+    inside = kernels.groupby("step")["dur_ns"].sum()
+    walls = recording.steps.set_index("step")["dur_ns"]
+    assert (inside <= walls.loc[inside.index]).all()
+
+
 @pytest.mark.parametrize("quant", ["int8wo", "int8dyn", "fp8"])
 def test_torchao(finished, quant):
     needs("torchao")

@@ -92,6 +92,20 @@ def halves() -> bytes:
     return json.dumps(whole).encode()
 
 
+def layers() -> bytes:
+    tensor = {"Dimensions": [1, 8, 4, 4], "Format/Datatype": "Half"}
+    told = [
+        {"Name": f"layer{i}", "LayerType": "CaskConvolution", "Inputs": [tensor], "Outputs": [tensor]}
+        | {"Kernel": [3, 3], "OutMaps": 8, "Groups": 1, "TacticName": "sm80_xmma_fprop"}
+        for i in range(8)
+    ]
+    runs = [
+        {"start_ns": 10**18 + i * 10**6, "wall_ns": 900_000, "layers": [[f"layer{k}", 0.0625] for k in range(9)]}
+        for i in range(8)
+    ]
+    return json.dumps({"tensorrt_layers": 1, "version": "10.0", "layers": told, "runs": runs}).encode()
+
+
 def packed() -> bytes:
     return gzip.compress(kineto(), mtime=0)
 
@@ -212,8 +226,8 @@ def holds(path: Path) -> bool:
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize(
     ("make", "least"),
-    [(kineto, 0.9), (halves, 0.9), (packed, 0.1), (ncu, 0.9), (details, 0.9), (nsys, 0.3)],
-    ids=["kineto", "halves", "packed", "ncu", "details", "nsys"],
+    [(kineto, 0.9), (halves, 0.9), (layers, 0.03), (packed, 0.1), (ncu, 0.9), (details, 0.9), (nsys, 0.3)],
+    ids=["kineto", "halves", "layers", "packed", "ncu", "details", "nsys"],
 )
 def test_damaged_recordings(tmp_path: Path, make: Callable[..., bytes], least: float) -> None:
     """``least``: the share of hurt files that must still be read (a cut in the head of a packed file leaves nothing)."""

@@ -8,6 +8,8 @@ from importlib.util import find_spec
 
 INDUCTOR_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 ORT_MODES = ("default", "cpu", "cuda")
+TENSORRT_MODES = ("default", "layers")
+"""``layers``: windows are layer times by TensorRT's own profiler instead of kernels by torch.profiler."""
 
 ALIASES = {"compile": "inductor", "ort": "onnxruntime", "trt": "tensorrt"}
 
@@ -15,7 +17,7 @@ MODES: dict[str, tuple[str, ...]] = {
     "eager": ("default",),
     "inductor": INDUCTOR_MODES,
     "onnxruntime": ORT_MODES,
-    "tensorrt": ("default",),
+    "tensorrt": TENSORRT_MODES,
 }
 """Backend -> its modes, the usual one first. ``--backend inductor:max-autotune`` names both."""
 
@@ -78,13 +80,15 @@ def parse_quant(text: str) -> str:
     return name
 
 
-def own_profile(backend: str, device: str) -> bool:
-    """Whether a run's windows are ONNX Runtime's own profiles and not torch.profiler's."""
+def own_profile(backend: str, device: str) -> str:
+    """Whose own profiles a run's windows are: ``onnxruntime`` or ``tensorrt``; '' where they are torch.profiler's."""
     try:
         wanted = parse(backend)
     except UnknownName:
-        return False
-    return wanted.family == "onnxruntime" and (wanted.mode == "cpu" or not device.startswith("cuda"))
+        return ""
+    if wanted.family == "onnxruntime" and (wanted.mode == "cpu" or not device.startswith("cuda")):
+        return "onnxruntime"
+    return "tensorrt" if (wanted.family, wanted.mode) == ("tensorrt", "layers") else ""
 
 
 def unfit(backend: Backend, quant: str, mode: str, device: str) -> str:

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--backend",
         metavar="NAME[:MODE]",
         type=_backend,
-        help="eager (default) | inductor[:reduce-overhead|:max-autotune] | onnxruntime[:cpu|:cuda] | tensorrt",
+        help="eager (default) | inductor[:reduce-overhead|:max-autotune] | onnxruntime[:cpu|:cuda] | tensorrt[:layers]",
     )
     parser.add_argument("--quant", metavar="NAME", type=_quant, help=f"smaller numbers: {', '.join(QUANTS)}")
     parser.add_argument("--size", metavar="full|tiny", help="default: full; 'ls models' shows each workload's sizes")
