@@ -1,8 +1,8 @@
 """The GEMM study: time each distinct GEMM, convolution and attention of a run alone, beside its time inside the model.
 
-Each is called as recorded with random inputs: warm, rotated through more than the cache, the median. What cannot be timed
-alone is listed with its reason. --sweep adds plain matrix multiplies over powers of two as a background. Nothing else
-should run on the device meanwhile.
+Each is called as recorded with random inputs: warm, rotated through more than the cache, the median. What cannot be
+timed alone is listed with its reason. --sweep adds plain matrix multiplies over powers of two as a background. Nothing
+else should run on the device meanwhile.
 """
 
 from __future__ import annotations
