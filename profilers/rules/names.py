@@ -288,10 +288,20 @@ def _variant(name: str) -> str:
     return ""
 
 
+def _unroll(name: str) -> str:
+    """How many elements a thread of PyTorch's strided loop takes (``x4``), '' for other kernels."""
+    function, template = split_kernel(name)
+    many = re.match(r"\d+, (\d+)", template) if function.endswith("elementwise_kernel") else None
+    return f"x{many.group(1)}" if many else ""
+
+
 def _differences(short: str, names: Sequence[str]) -> list[str]:
     """For names that share a short form, a few words each that tell them apart ('' where none are needed or found)."""
     found = [_variant(name) for name in names]
     if len(set(found)) == 1:
+        unrolled = [f"{words} {_unroll(name)}" for words, name in zip(found, names, strict=True)]
+        if len(set(unrolled)) == len(names) and all(found):
+            return unrolled
         found = [""] * len(names)
     groups: dict[str, list[int]] = defaultdict(list)
     for at, words in enumerate(found):
@@ -299,7 +309,10 @@ def _differences(short: str, names: Sequence[str]) -> list[str]:
     said = frozenset(_TOKEN.findall(short.lower()))
     for members in groups.values():
         if len(members) > 1:
-            for at, words in zip(members, _telling_tokens([names[at] for at in members], said), strict=True):
+            told = [_unroll(names[at]) for at in members]
+            if len(set(told)) < len(members):
+                told = _telling_tokens([names[at] for at in members], said)
+            for at, words in zip(members, told, strict=True):
                 found[at] = f"{found[at]} {words}".strip()
     return found
 

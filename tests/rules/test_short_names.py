@@ -242,3 +242,9 @@ def test_a_kernel_name_is_taken_apart(name: str, function: str, template: str) -
 )
 def test_an_operator_is_brought_to_its_common_form(name: str, first: str) -> None:
     assert operator_forms(name)[0] == first
+
+
+def test_one_loop_unrolled_differently() -> None:
+    made = "void at::native::elementwise_kernel<(int)128, (int){}, void at::native::{}<at::native::CUDAFunctor_add<float>>>(int, T3)"
+    names = [made.format(2, "gpu_kernel_impl_nocast"), made.format(4, "gpu_kernel_impl")]
+    assert short_names(names) == ["elementwise add f32 strided x2", "elementwise add f32 strided x4"]
