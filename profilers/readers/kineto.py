@@ -140,7 +140,10 @@ def _missing_activity(built: Built, found: Collector, *, cut: bool) -> list[Note
                 "profiler attached, WSL, or every kernel ran after the window); only the host's side can be shown"
             )
         else:
-            text = "no device activities and no launches in the part of the recording that could be read"
+            text = (
+                "no device activities and no launches in the part of the recording that could be read: if it is of a GPU, its "
+                "kernels are lost, and what is shown is the host's own time"
+            )
         if cut or len(launches):
             notes.append(Note("no_device_activity", text, max(len(launches), 1)))
         else:
