@@ -112,11 +112,12 @@ class Collector:
 
     def close(self) -> None:
         """Take in the durations that were written as a begin and an end."""
-        found: dict[str, list[Any]] = defaultdict(list)
-        for event in self.pairs.matched(self.scale):
-            found[event.cat].append(event)
-        for category, events in found.items():
-            self._route(category, {"X": events}, 0)
+        for made in self.pairs.matched(self.scale):
+            found: dict[str, list[Any]] = defaultdict(list)
+            for event in made:
+                found[event.cat].append(event)
+            for category, events in found.items():
+                self._route(category, {"X": events}, 0)
 
     def _route(self, category: str, phases: dict[str, list[Any]], offset: int) -> None:
         """Hand one category's events, by phase, to its columns: the complete ones, or all where it has no name."""

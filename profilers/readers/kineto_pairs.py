@@ -28,6 +28,9 @@ from profilers.tables import Note
 HALVES = frozenset({"B", "E"})
 """The phases that are half a duration."""
 
+_AT_A_TIME = 1 << 16
+"""So many complete events exist at once."""
+
 _NAMED = 3
 """So many names of lost halves are told."""
 
@@ -74,14 +77,13 @@ class Pairs:
         kept: Raw = self._same.setdefault(text, Raw(text))
         return kept
 
-    def matched(self, scale: int) -> list[Any]:
-        """One complete event per pair, in the order of their begins; ``ts`` and ``dur`` times ``scale`` are ns.
-
-        The halves are released.
+    def matched(self, scale: int) -> Iterator[list[Any]]:
+        """One complete event per pair, in the order of their begins, some at a time; ``ts`` and ``dur`` times ``scale``
+        are ns. The halves are released on the way.
         """
         halves, self._halves, self._same = self._halves, [], {}
         if not halves:
-            return []
+            return
         times = np.concatenate(self._times).tolist()
         order = np.argsort(np.concatenate(self._times), kind="stable").tolist()
         self._times = []
@@ -96,8 +98,14 @@ class Pairs:
             elif (begin := self._begin_of(half, thread, halves)) is not None:
                 end_of[begin] = index
         self.begins.update(halves[index].name for thread in threads.values() for index in thread.stack)
-        pairs = ((begin, end_of[begin]) for begin in order if begin in end_of)
-        return [_whole(halves[begin], halves[end], times[begin], times[end], scale) for begin, end in pairs]
+        begins = [index for index in order if index in end_of]
+        for at in range(0, len(begins), _AT_A_TIME):
+            made = []
+            for begin in begins[at : at + _AT_A_TIME]:
+                end = end_of[begin]
+                made.append(_whole(halves[begin], halves[end], times[begin], times[end], scale))
+                halves[begin] = halves[end] = None
+            yield made
 
     def _begin_of(self, end: Any, thread: _Thread, halves: list[Any]) -> int | None:
         """The begin that an end closes; begins opened inside it and never closed are counted."""

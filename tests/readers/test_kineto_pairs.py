@@ -12,7 +12,7 @@ import pytest
 from kineto_maker import PID, TID, codes, kernel, launch, note, op, read, read_text
 from test_kineto_damage import same
 
-from profilers.readers import kineto, kineto_source
+from profilers.readers import kineto, kineto_pairs, kineto_source
 from profilers.tables import Recording
 
 EPOCH = 1_700_000_000_000_000
@@ -293,6 +293,7 @@ def test_pairs_read_as_the_complete_events_they_stand_for(monkeypatch: pytest.Mo
             mixed.append(own)
         expected = read_text(written(truth))
         monkeypatch.setattr(kineto_source, "PIECE", rng.choice((64, 500, 1 << 20)))
+        monkeypatch.setattr(kineto_pairs, "_AT_A_TIME", rng.choice((1, 7, 1 << 16)))
         events = interleaved(mixed, rng)
         if rng.random() < 0.3:
             rng.shuffle(events)
