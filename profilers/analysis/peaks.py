@@ -166,7 +166,12 @@ def device_peaks(device: Device, path: Path | None = None) -> Peaks | None:
         if entry.fits(device):
             return entry.peaks
     if device.kind == "cpu":
-        return local_cpu() if device.name in _local_names() else None
+        if device.name not in _local_names():
+            return None
+        here = local_cpu()
+        if device.name in ("", "cpu"):
+            return replace(here, cite=f"{here.cite}; the recording names no processor, so this machine's is taken")
+        return here
     if not device.name:
         return None
     for entry in _table():

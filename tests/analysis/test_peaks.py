@@ -255,6 +255,8 @@ def test_processors_are_estimated_from_cores_clock_and_vectors() -> None:
 
 def test_only_this_machines_processors_are_estimated() -> None:
     assert device_peaks(Device("cpu", local_cpu().name, kind="cpu")) == local_cpu()
+    unnamed = device_peaks(Device("cpu", "", kind="cpu"))
+    assert unnamed is not None and unnamed.fp32 == local_cpu().fp32 and "this machine's is taken" in unnamed.cite
     assert device_peaks(Device("cpu", "Somebody Else's CPU", kind="cpu")) is None
 
 
