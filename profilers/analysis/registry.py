@@ -390,8 +390,8 @@ TABLES: dict[str, Table] = {
             "What would a change buy?",
             (
                 Col("case", "case"),
-                Col("gemm", "GEMM x", "ratio"),
-                Col("nongemm", "others x", "ratio"),
+                Col("gemm", "GEMM", "ratio"),
+                Col("nongemm", "others", "ratio"),
                 Col("window", "window", "count"),
                 Col("device_speedup", "device", "ratio", doc="kernel time before over after"),
                 Col("wall_speedup", "wall", "ratio", doc="step time before over after; idle and copies are not sped up"),

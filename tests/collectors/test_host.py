@@ -5,6 +5,12 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import psutil
 
 from profilers.collectors.telemetry import machine
 from profilers.collectors.telemetry.cpu import CpuCollector, cpu_name
@@ -25,6 +31,26 @@ def test_the_hosts_numbers():
     later = {(s.device, s.metric, s.pid): s for s in collector.sample((os.getpid(),))}
     assert later["cpu", "worker_cpu_pct", os.getpid()].value >= 0
     assert all(sample.value is not None or sample.reason for sample in found)
+
+
+def test_the_first_look_of_another_thread_says_no_load_instead_of_none():
+    collector = CpuCollector()
+    with ThreadPoolExecutor(1) as pool:
+        first, second = (pool.submit(collector.sample).result() for _ in range(2))
+    assert "util_pct" not in {sample.metric for sample in first}
+    assert "util_pct" in {sample.metric for sample in second}
+
+
+def test_a_process_that_has_ended_unseen_is_gone():
+    collector = CpuCollector()
+    child = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    with child, child.stdout:
+        child.stdout.read()  # its end is closed: it has ended, or is about to
+        while psutil.Process(child.pid).status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
+        (sample,) = [s for s in collector.sample((child.pid,)) if s.pid == child.pid or s.metric == "worker_rss_gb"]
+    assert sample.value is None and sample.reason == "the process is gone"
 
 
 def test_no_core_by_core_where_not_wanted():

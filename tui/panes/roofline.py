@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
 
@@ -10,20 +10,28 @@ from profilers.rules.taxonomy import GROUPS
 from tui import pictures
 from tui.palette import Palette
 from tui.panes.base import TablePane
-from tui.snapshot import RunView
+from tui.snapshot import Query, RunView
 from tui.widgets.lines import Lines
 from tui.widgets.picture import Picture
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+ROOFS = Query("roofs")
 
 
 class RooflinePane(TablePane):
     name_ = "roofline"
     title = "Roofline"
     table_name = "roofline"
-    empty = "No kernel has both operations and bytes."
     help: ClassVar[str] = """
 Each kernel's arithmetic intensity (FLOP per byte) and rate against what the device allows at that intensity. Operations and
 bytes come from counters where there are any (`ncu`), else by formula from the shapes (`estimate`).
 """
+
+    def queries(self) -> tuple[Query, ...]:
+        return (Query(self.table_name), ROOFS)
 
     def picture(self) -> Lines | None:
         return Picture()
@@ -34,13 +42,8 @@ bytes come from counters where there are any (`ncu`), else by formula from the s
             return
         frame = frame.sort_values("time_us")
         rows = list(zip(frame["intensity"], frame["tflops_per_s"], frame["group"], strict=True))
-        roofs = frame["roof_tflops_per_s"].to_numpy(dtype=float)
-        known = roofs[roofs > 0]
-        top = float(known.max()) if len(known) else 0.0
-        below = frame[frame["roof_tflops_per_s"] < top * 0.999]
-        # Below the ridge the roof is intensity x bandwidth: one such row gives the bandwidth back.
-        slope = float((below["roof_tflops_per_s"] / below["intensity"]).max()) * 1000 if len(below) else 0.0
-        roof = (top, slope) if top > 0 and slope > 0 else None
+        allowed = view.tables.get(ROOFS)
+        roof = highest(allowed) if allowed is not None else None
 
         def draw(cells: int, height: int, palette: Palette) -> list[list[Segment]]:
             points = [
@@ -51,3 +54,9 @@ bytes come from counters where there are any (`ncu`), else by formula from the s
             return pictures.scatter(points, roof, cells, min(height, 22), palette)
 
         self.query_one(Picture).show(draw)
+
+
+def highest(roofs: pd.DataFrame) -> tuple[float, float] | None:
+    """TFLOP/s of the fastest type that occurs and GB/s of the fastest memory; None where either is not known."""
+    compute, memory = roofs["tflops_per_s"].max(), roofs["gb_per_s"].max()
+    return (float(compute), float(memory)) if compute > 0 and memory > 0 else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import platform
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,12 +42,13 @@ class CpuCollector:
     """Loads, frequency and memory of the host, and what each named process of a run takes.
 
     ``cores``: sample every core, for runs on the CPU itself. Loads are averages since the previous sample (at
-    first, since this was made).
+    first, since this was made; in another thread there is none at first).
     """
 
     def __init__(self, cores: bool = True) -> None:
         self._cores = cores and (psutil.cpu_count() or 1) <= MOST_CORES
         psutil.cpu_percent(percpu=True)
+        self._thread = threading.get_ident()
         self._processes: dict[int, psutil.Process] = {}
         self._uncore = Uncore()
 
@@ -59,11 +61,13 @@ class CpuCollector:
         def add(device: str, metric: str, value: float | None, unit: str, reason: str = "", pid: int = 0) -> None:
             found.append(Sample(t, device, metric, value, unit, SOURCE, reason, pid))
 
-        add("cpu", "util_pct", round(sum(loads) / len(loads), 2), "%")
-        add("cpu", "busy_cores", float(sum(load > BUSY_PCT for load in loads)), "")
-        if self._cores:
-            for core, load in enumerate(loads):
+        # psutil counts since the last call of the same thread: the first in another one says 0.
+        if self._thread == threading.get_ident():
+            add("cpu", "util_pct", round(sum(loads) / len(loads), 2), "%")
+            add("cpu", "busy_cores", float(sum(load > BUSY_PCT for load in loads)), "")
+            for core, load in enumerate(loads if self._cores else ()):
                 add(f"cpu/{core}", "util_pct", round(load, 1), "%")
+        self._thread = threading.get_ident()
         memory = psutil.virtual_memory()
         add("cpu", "memory_used_gb", round((memory.total - memory.available) / 1e9, 3), "GB")
         add("cpu", "memory_total_gb", round(memory.total / 1e9, 3), "GB")
@@ -99,7 +103,10 @@ class CpuCollector:
                 load: float | None = None
             else:
                 load = process.cpu_percent()
-            add("cpu", "worker_rss_gb", round(process.memory_info().rss / 1e9, 3), "GB", pid=pid)
+            resident = process.memory_info().rss
+            if not resident:  # a zombie: it has ended, and its parent has not looked yet
+                raise psutil.NoSuchProcess(pid)
+            add("cpu", "worker_rss_gb", round(resident / 1e9, 3), "GB", pid=pid)
             if load is not None:
                 add("cpu", "worker_cpu_pct", round(load, 1), "% of a core", pid=pid)
         except psutil.Error:
