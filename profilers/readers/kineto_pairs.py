@@ -3,14 +3,17 @@
 The rules are those of the Trace Event Format. Halves belong together by process and thread, in order of time (of equal
 times: in the order of the file), and nest like calls. An end needs no name, category or arguments: it closes the
 innermost begin. Arguments may stand on either half; where both have one, the end's counts. An end that has a name closes
-the innermost begin of that name, and closes nothing where none is open: so that one lost half costs its own event and
-not those around it. A half without its other half has no length: it is counted and named, not read.
+the last begin of that name, and closes nothing where none is open: so that one lost half costs its own event and not those
+around it, and events that overlap, which the format forbids, keep their lengths. A half without its other half has no
+length: it is counted and named, not read.
 
 All halves are kept until the file has been read, since a file need not be in the order of time.
 """
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -40,10 +43,16 @@ _TEXTS = frozenset(name for name in _FIELDS if isinstance(getattr(NO_ARGS, name)
 
 @dataclass
 class _Thread:
-    """The begins of one thread that are still open, the innermost last, and how many there are of each name."""
+    """The begins of one thread that are still open, as (place in time, event). ``stack``: the innermost last, with the
+    places of each name; ``passed``: by name, those whose caller has ended already, which only their own name closes."""
 
-    stack: list[int] = field(default_factory=list)
-    names: Counter[str] = field(default_factory=Counter)
+    stack: list[tuple[int, int]] = field(default_factory=list)
+    places: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    passed: defaultdict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+
+    def open(self) -> Iterator[int]:
+        for _, index in (*self.stack, *itertools.chain(*self.passed.values())):
+            yield index
 
 
 class Pairs:
@@ -89,15 +98,17 @@ class Pairs:
         self._times = []
         end_of: dict[int, int] = {}
         threads: defaultdict[tuple[Any, Any], _Thread] = defaultdict(_Thread)
-        for index in order:
+        for place, index in enumerate(order):
             half = halves[index]
             thread = threads[half.pid, half.tid]
             if half.ph == "B":
-                thread.stack.append(index)
-                thread.names[half.name] += 1
-            elif (begin := self._begin_of(half, thread, halves)) is not None:
+                thread.stack.append((place, index))
+                thread.places[half.name].append(place)
+            elif (begin := _begin_of(half, thread, halves)) is not None:
                 end_of[begin] = index
-        self.begins.update(halves[index].name for thread in threads.values() for index in thread.stack)
+            else:
+                self.ends[half.name] += 1
+        self.begins.update(halves[index].name for thread in threads.values() for index in thread.open())
         begins = [index for index in order if index in end_of]
         for at in range(0, len(begins), _AT_A_TIME):
             made = []
@@ -107,20 +118,6 @@ class Pairs:
                 halves[begin] = halves[end] = None
             yield made
 
-    def _begin_of(self, end: Any, thread: _Thread, halves: list[Any]) -> int | None:
-        """The begin that an end closes; begins opened inside it and never closed are counted."""
-        named = end.name is not MISSING and end.name
-        if not thread.stack or (named and not thread.names[end.name]):
-            self.ends[end.name] += 1
-            return None
-        while True:
-            index = thread.stack.pop()
-            name = halves[index].name
-            thread.names[name] -= 1
-            if not named or name == end.name:
-                return index
-            self.begins[name] += 1
-
     def notes(self) -> Iterator[Note]:
         """What is to be said of halves that stood alone."""
         if self.begins:
@@ -129,6 +126,28 @@ class Pairs:
         if self.ends:
             text = f"end events (ph E) without a begin on their thread: not read ({_names(self.ends)})"
             yield Note("unmatched_ends", text, self.ends.total())
+
+
+def _begin_of(end: Any, thread: _Thread, halves: list[Any]) -> int | None:
+    """The begin that an end closes; None where there is none."""
+    if end.name is MISSING or not end.name:
+        if not thread.stack:
+            return None
+        _, index = thread.stack.pop()
+        thread.places[halves[index].name].pop()
+        return index
+    places, passed = thread.places.get(end.name), thread.passed.get(end.name)
+    if passed and (not places or passed[-1][0] > places[-1]):
+        return passed.pop()[1]
+    if not places:
+        return None
+    while True:
+        place, index = thread.stack.pop()
+        name = halves[index].name
+        thread.places[name].pop()
+        if name == end.name:
+            return index
+        bisect.insort(thread.passed[name], (place, index))
 
 
 def _names(counts: Counter[str]) -> str:

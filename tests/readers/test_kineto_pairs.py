@@ -174,6 +174,45 @@ def test_halves_alone_are_named_and_cost_no_one_else() -> None:
     assert texts["unmatched_ends"].endswith("(1 before, 1 lost its begin, 1 without a name)")
 
 
+def test_overlapping_events_keep_their_lengths_by_name() -> None:
+    """The format forbids it; a writer that draws two streams in one row does it. The last ``a`` ends first, too."""
+    recording = read(
+        [
+            begin("a", 1),
+            begin("b", 3),
+            end(5, name="a"),
+            begin("a", 6),
+            end(8, name="b"),
+            begin("b", 9),
+            end(10, name="a"),
+            begin("c", 11),
+            end(12),
+            end(20, name="b"),
+        ]
+    )
+    assert rows(recording, "name", "start_ns", "dur_ns") == [
+        ("a", 0, 4_000),
+        ("b", 2_000, 5_000),
+        ("a", 5_000, 4_000),
+        ("b", 8_000, 11_000),
+        ("c", 10_000, 1_000),
+    ]
+    assert codes(recording) == {"cpu_only": 1}
+
+
+def test_a_begin_that_was_passed_is_not_closed_by_a_nameless_end() -> None:
+    recording = read([begin("p", 1), begin("a", 2), begin("lost", 3), end(4, name="a"), end(9)])
+    assert rows(recording, "name", "dur_ns") == [("p", 8_000), ("a", 2_000)]
+    assert codes(recording)["unmatched_begins"] == 1
+
+
+def test_of_equal_names_that_were_passed_the_last_ends_first() -> None:
+    recording = read(
+        [begin("x", 1), begin("b", 2), begin("b", 3), end(4, name="x"), end(5, name="b"), end(9, name="b")]
+    )
+    assert rows(recording, "name", "dur_ns") == [("x", 3_000), ("b", 7_000), ("b", 2_000)]
+
+
 def test_halves_without_a_time_or_a_name() -> None:
     recording = read([begin("a", 1), begin("b", None), end(None), end(4), {**begin("", 5), "name": None}, end(6)])
     assert rows(recording, "name", "dur_ns") == [("a", 3_000)]
