@@ -13,6 +13,7 @@ _CUDA_TRIED = re.compile(r"Tried to allocate ([\d.]+ [KMG]?i?B)")
 _CUDA_ROOM = re.compile(r"total capacity of ([\d.]+ [KMG]?i?B) of which ([\d.]+ [KMG]?i?B) is free")
 _CPU_TRIED = re.compile(r"you tried to allocate (\d+) bytes")
 _SMALLER = "use a smaller --batch, --seq or --dtype bf16"
+SCRIPTS = "use a smaller batch in the script"
 
 
 class UsageError(Exception):
@@ -33,8 +34,8 @@ class DeviceError(UsageError):
     kind = "device"
 
 
-def explain(error: BaseException, device: str = "") -> Failure:
-    """The failure that an exception means. ``device`` is named where memory ran out."""
+def explain(error: BaseException, device: str = "", smaller: str = _SMALLER) -> Failure:
+    """The failure that an exception means. ``device`` is named where memory ran out, and ``smaller`` is then advised."""
     text = " ".join(str(error).split())
     name = type(error).__name__
     if isinstance(error, UsageError):
@@ -44,14 +45,12 @@ def explain(error: BaseException, device: str = "") -> Failure:
     if name == "DoesNotFit":
         return Failure(kind="memory", cause=text)
     if name == "OutOfMemoryError" or "CUDA out of memory" in text:
-        return Failure(kind="memory", cause=_cuda_memory(text, device))
+        return Failure(kind="memory", cause=_cuda_memory(text, device, smaller))
     if tried := _CPU_TRIED.search(text):
         asked = int(tried.group(1)) / 1e9
-        return Failure(
-            kind="memory", cause=f"out of memory on {device or 'cpu'}: asked for {asked:,.1f} GB; {_SMALLER}"
-        )
+        return Failure(kind="memory", cause=f"out of memory on {device or 'cpu'}: asked for {asked:,.1f} GB; {smaller}")
     if isinstance(error, MemoryError):
-        return Failure(kind="memory", cause=f"out of memory on {device or 'cpu'}; {_SMALLER}")
+        return Failure(kind="memory", cause=f"out of memory on {device or 'cpu'}; {smaller}")
     if isinstance(error, OSError) and error.errno in NO_SPACE:
         where = f" while writing {error.filename}" if error.filename else ""
         return Failure(kind="disk", cause=f"the disk is full{where}")
@@ -61,14 +60,14 @@ def explain(error: BaseException, device: str = "") -> Failure:
     return Failure(kind="workload", cause=f"{name}: {text[:300] or '(no message)'}" + (f" ({place})" if place else ""))
 
 
-def _cuda_memory(text: str, device: str) -> str:
+def _cuda_memory(text: str, device: str, smaller: str) -> str:
     tried, room = _CUDA_TRIED.search(text), _CUDA_ROOM.search(text)
     said = f"CUDA out of memory on {device or 'the device'}"
     if tried:
         said += f": tried to allocate {tried.group(1)}"
     if room:
         said += f", {room.group(2)} of {room.group(1)} were free"
-    return f"{said}; {_SMALLER}"
+    return f"{said}; {smaller}"
 
 
 def _place(error: BaseException) -> str:

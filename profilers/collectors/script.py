@@ -11,6 +11,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import io
+import os
 import signal
 import sys
 import traceback
@@ -22,7 +23,7 @@ from types import CodeType, ModuleType, TracebackType
 import torch
 
 from profilers.collectors import usercode, whereabouts
-from profilers.collectors.failures import UsageError, explain
+from profilers.collectors.failures import SCRIPTS, UsageError, explain
 from profilers.collectors.protocol import Failure, Progress
 from profilers.collectors.session import Session
 from profilers.collectors.spec import Spec
@@ -65,7 +66,7 @@ def run(
     # A rank says where it is, so that of ranks that hang the odd one out can be told.
     silent = whereabouts.tell(folder, lambda: finder.counted, beat_s) if "rank" in spec.extra else None
     try:
-        ended = _as_main(path, spec.device, spec.workload if spec.module else "")
+        ended = _as_main(path, _own_device(spec), spec.workload if spec.module else "")
     finally:
         finder.remove()
         if silent is not None:
@@ -78,6 +79,12 @@ def run(
         _note(progress, _too_short(finder.steps, recorded, spec))
     report(progress)
     return ended
+
+
+def _own_device(spec: Spec) -> str:
+    """The name of the device that this process computes on: a rank's own of those of all."""
+    rank = os.environ.get("LOCAL_RANK", "")
+    return spec.devices[int(rank) % len(spec.devices)][0] if rank.isdigit() else spec.device
 
 
 def _as_main(path: Path, device: str, module: str) -> Ended:
@@ -110,7 +117,7 @@ def _as_main(path: Path, device: str, module: str) -> Ended:
     except BaseException as error:
         error.__traceback__ = _own_part(error.__traceback__, path)
         sys.excepthook(type(error), error, error.__traceback__)
-        return Ended(1, explain(error, device))
+        return Ended(1, explain(error, device, SCRIPTS))
     return Ended(0)
 
 

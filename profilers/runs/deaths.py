@@ -27,6 +27,9 @@ _SIGNALS = {
 }
 
 
+_FOR_MEMORY = "the kernel's out-of-memory killer was at work; use a smaller batch or model"
+
+
 @dataclass(frozen=True)
 class End:
     """How a run ended: its state, what kind of cause (stable), and one line for people."""
@@ -60,6 +63,9 @@ def describe(folder: Path, code: int, memory_kills: int) -> End:
     if data:
         try:
             failure = _FAILURE.decode(data)
+            if failure.kind == "signal" and "SIGKILL" in failure.cause and kills_for_memory() > memory_kills:
+                # One of several ranks was killed: the others ended because of it.
+                return End("failed", "memory", f"{failure.cause.partition(' (')[0]}: {_FOR_MEMORY}")
             return End("failed", failure.kind, failure.cause)
         except msgspec.MsgspecError:
             pass
@@ -74,9 +80,6 @@ def _by_signal(number: int, kills: int) -> tuple[str, str]:
     except ValueError:
         name = f"signal {number}"
     if number == signal.SIGKILL and kills > 0:
-        return (
-            "memory",
-            "killed by SIGKILL: the kernel's out-of-memory killer was at work; use a smaller --batch or --size",
-        )
+        return "memory", f"killed by SIGKILL: {_FOR_MEMORY}"
     why = _SIGNALS.get(number)  # type: ignore[call-overload]
     return "signal", f"killed by {name}" + (f" ({why})" if why else "")

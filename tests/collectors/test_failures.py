@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from profilers.collectors.failures import DtypeError, UsageError, explain
+from profilers.collectors.failures import SCRIPTS, DtypeError, UsageError, explain
 
 
 class OutOfMemoryError(RuntimeError):
@@ -49,6 +49,38 @@ class BadRequest(ValueError):
 def test_explain(error, kind, cause):
     failure = explain(error, "cuda:3")
     assert (failure.kind, failure.cause) == (kind, cause)
+
+
+def test_a_script_is_not_told_of_options_of_ours():
+    failure = explain(RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB."), "cuda:1", SCRIPTS)
+    assert failure.cause == (
+        "CUDA out of memory on cuda:1: tried to allocate 2.00 GiB; use a smaller batch in the script"
+    )
+
+
+def test_a_rank_names_its_own_device(monkeypatch):
+    from profilers.collectors.script import _own_device
+    from profilers.collectors.spec import Spec
+
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    spec = Spec(name="x", workload="x.py", device="cuda:2", more_devices=(("cuda:5", "GPU-5"),))
+    assert _own_device(spec) == "cuda:2"
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert _own_device(spec) == "cuda:5"
+    assert _own_device(Spec(name="x", workload="x.py", device="cpu")) == "cpu", "all ranks share it"
+
+
+def test_a_rank_that_the_kernel_killed_for_memory(tmp_path, monkeypatch):
+    from profilers.runs import deaths
+
+    (tmp_path / "failure.json").write_text('{"kind": "signal", "cause": "rank 3 was killed by SIGKILL (often ...)"}')
+    monkeypatch.setattr(deaths, "kills_for_memory", lambda: 5)
+    assert deaths.describe(tmp_path, 137, 5).kind == "signal"
+    end = deaths.describe(tmp_path, 137, 4)
+    assert (end.kind, end.cause.partition(";")[0]) == (
+        "memory",
+        "rank 3 was killed by SIGKILL: the kernel's out-of-memory killer was at work",
+    )
 
 
 def test_the_place_is_named():

@@ -1,6 +1,7 @@
 """Put waiting runs before all your others on their devices, of any launch. With several: the one named first goes first.
 
-What goes on there goes on to its end. Runs of other users of one runs folder do not give way."""
+What goes on there goes on to its end. Runs of other users of one runs folder do not give way. For a
+run over several devices those that are free are kept free until it has them all."""
 
 from __future__ import annotations
 
