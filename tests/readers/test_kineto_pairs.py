@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -268,9 +270,9 @@ def number(ns: int, how: str) -> Any:
     return ns / 1000 if how == "float" else Decimal(EPOCH) + Decimal(ns) / 1000 if how == "decimal" else EPOCH + ns
 
 
-def written(events: list[dict[str, Any]]) -> bytes:
+def written(events: Any) -> bytes:
     """As text, decimals digit by digit."""
-    return json.dumps(events, default=lambda value: f"<{value}>").replace('"<', "").replace('>"', "").encode()
+    return json.dumps(events, default=lambda value: f"@@{value}@@").replace('"@@', "").replace('@@"', "").encode()
 
 
 def complete(name: str, start: int, stop: int, tid: int, how: str, args: dict[str, Any]) -> dict[str, Any]:
@@ -388,6 +390,40 @@ def test_lost_halves_cost_their_own_event_only() -> None:
         assert noted == {
             code: lost[phase] for code, phase in (("unmatched_begins", "B"), ("unmatched_ends", "E")) if lost[phase]
         }, seed
+
+
+REAL = ("h100_bert_small", "mi210_gpu_only", "mi300x_torch_compile_triton", "dlrm128_rank0_2023", "mi250_toy")
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_recordings_written_in_halves(traces: Path, name: str) -> None:
+    """Every complete event of a real recording as two, in the order of time: the same rows, to the nanosecond."""
+    data = gzip.decompress((traces / "kineto" / f"{name}.json.gz").read_bytes())
+    document = json.loads(data, parse_float=Decimal, strict=False)
+    events: list[tuple[Any, int, Any, int, Any]] = []
+    for place, event in enumerate(document["traceEvents"]):
+        if event.get("ph") != "X" or event.get("dur") is None or not event["ts"]:
+            events.append((event.get("ts", 0), 1, 0, place, event))
+            continue
+        length = event["dur"]
+        closing = {"ph": "E", "pid": event["pid"], "tid": event["tid"], "name": event["name"]}
+        opening = {key: value for key, value in event.items() if key != "dur"} | {"ph": "B"}
+        events.append((event["ts"], 1, -length, place, opening))
+        # Where one ends and another begins: the end first, but that of an event without length.
+        events.append(
+            (event["ts"] + length, 0 if length else 2, -event["ts"], -place, closing | {"ts": event["ts"] + length})
+        )
+    document["traceEvents"] = [one[4] for one in sorted(events, key=lambda one: one[:4])]
+    expected, found = read_text(data), read_text(written(document))
+    for table, columns in (
+        ("operators", ["name", "start_ns", "dur_ns", "device_ns", "input_shapes"]),
+        ("kernels", ["name", "start_ns", "dur_ns", "stream", "correlation", "launch_ns", "grid"]),
+        ("runtime", ["name", "start_ns", "dur_ns", "correlation"]),
+        ("steps", ["step", "start_ns", "dur_ns"]),
+    ):
+        a, b = (sorted(map(tuple, getattr(one, table)[columns].astype(str).to_numpy())) for one in (expected, found))
+        assert a == b, table
+    assert codes(found) == codes(expected)
 
 
 def test_a_deep_stack_and_ends_of_strangers() -> None:
