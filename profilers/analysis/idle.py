@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -15,7 +17,7 @@ from profilers.tables import NONE, Recording
 
 CAUSES = {
     "data loading": "the host was fetching the next batch from a DataLoader and had nothing launched ahead",
-    "launch-bound": "the host had not launched the next kernel when the device became free",
+    "launch-bound": "the host had not launched the next kernel when the device became free, or the launching call lasted on",
     "synchronisation": "the host was waiting for the device (a synchronising call) and had nothing launched ahead",
     "between steps": "a step began or ended, or no step was running",
     "communication": "the next kernel was launched in time; it, or the one before it, is communication",
@@ -35,12 +37,12 @@ def idle(recording: Recording, options: Options) -> pd.DataFrame:
     """One row per cause, longest first. ``pct`` is of the devices' spans (first start to last end) added up, so the
     rows add up to the idle part of them."""
     v = view(recording)
-    sync, loads = recording.runtime[blocking(recording.runtime)], loading(recording)
+    host = Host.of(recording)
     lengths, causes, span = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
     for device in range(len(v.devices)):
         low, high = v.span(device)
         span += high - low
-        begin, end, cause = classified_gaps(v, device, waits(v, device, sync), waits(v, device, loads))
+        begin, end, cause = classified_gaps(v, device, host)
         lengths.append(end - begin)
         causes.append(cause)
     length, cause = np.concatenate(lengths), np.concatenate(causes)
@@ -73,6 +75,30 @@ def loading(recording: Recording) -> pd.DataFrame:
     return pd.concat([part.astype({"name": str}) for part in found], ignore_index=True)
 
 
+@dataclass(frozen=True, eq=False)
+class Host:
+    """What the host did: synchronising calls, fetches of batches, and launching calls in order of time."""
+
+    sync: pd.DataFrame
+    loads: pd.DataFrame
+    launches: pd.DataFrame
+
+    @classmethod
+    def of(cls, recording: Recording) -> Host:
+        runtime = recording.runtime
+        launches = runtime[equals(runtime["kind"], "launch")].sort_values("start_ns", kind="stable")
+        return cls(runtime[blocking(runtime)], loading(recording), launches)
+
+    def launching_ns(self, launch: Ints, correlation: Ints) -> Ints:
+        """How long the calls lasted that began then and bear these numbers; 0 where there is none."""
+        start = self.launches["start_ns"].to_numpy()
+        if not start.size:
+            return np.zeros(launch.size, np.int64)
+        place = np.minimum(np.searchsorted(start, launch), start.size - 1)
+        same = (start[place] == launch) & (self.launches["correlation"].to_numpy()[place] == correlation)
+        return np.where(same, self.launches["dur_ns"].to_numpy()[place], 0)
+
+
 def waits(v: View, device: int, calls: pd.DataFrame) -> tuple[Ints, Ints]:
     """When a thread that launches on the device (any, where that is not known) was in one of these calls, joined."""
     threads = v.threads(device)
@@ -81,16 +107,18 @@ def waits(v: View, device: int, calls: pd.DataFrame) -> tuple[Ints, Ints]:
     return intervals.union(start, start + calls["dur_ns"].to_numpy())
 
 
-def classified_gaps(
-    v: View, device: int, waiting: tuple[Ints, Ints], fetching: tuple[Ints, Ints]
-) -> tuple[Ints, Ints, Ints]:
-    """The gaps of one device, and the position of their cause in :data:`CAUSES`. ``waiting`` are the joined intervals
-    of synchronising calls, ``fetching`` those of a DataLoader: more than half of the host's delay makes it the cause."""
+def classified_gaps(v: View, device: int, host: Host) -> tuple[Ints, Ints, Ints]:
+    """The gaps of one device, and the position of their cause in :data:`CAUSES`.
+
+    A DataLoader is the cause where it took more than half of the host's delay. A launching call that takes more than
+    half of a gap (it loads a module, captures or instantiates a graph) is a late launch, although it began in time.
+    """
     begin, end, row = v.segments(device)
     left, right = intervals.gaps(begin, end)
     if not left.size:
         return left, right, left
     stepping = _at_step(v, device, left, right)
+    waiting, fetching = waits(v, device, host.sync), waits(v, device, host.loads)
     if is_cpu(v.devices[device]):
         cause = np.where(stepping, _NAMES.index("between steps"), _NAMES.index("outside operators"))
         return left, right, np.where(_mostly(left, right, fetching), _NAMES.index("data loading"), cause)
@@ -104,6 +132,9 @@ def classified_gaps(
     talking = (v.cls[after] == COMMUNICATION_CODE) | (v.cls[before] == COMMUNICATION_CODE)
     # A kernel may seem to start before its launch (clocks differ): the host was late then, too.
     late |= launch >= right
+    call = host.launching_ns(launch, v.kernels["correlation"].to_numpy()[after])
+    inside = np.minimum(launch + call, right) - np.maximum(launch, left)
+    late |= (call > _LATENCY_NS) & (2 * inside > right - left)
     cause = np.select(
         [launch == NONE, late & _mostly(left, launched, fetching), late & stepping, late & synced, late, talking],
         [

@@ -306,6 +306,14 @@ def test_idle_by_cause() -> None:
     assert idle["pct"].sum() == pytest.approx(100 * 800 / 1600)
 
 
+def test_a_launching_call_that_lasts_is_a_late_launch() -> None:
+    made = [kernel(0, 10_000, launch_ns=-1), kernel(510_000, 10_000, launch_ns=12_000, correlation=5)]
+    call = {"name": "cudaLaunchKernel", "kind": "launch", "thread_id": 1, "start_ns": 12_000, "correlation": 5}
+    for lasted, number, cause in ((490_000, 5, "launch-bound"), (5_000, 5, "queued"), (490_000, 6, "queued")):
+        runtime = [call | {"dur_ns": lasted, "correlation": number}]
+        assert table(recording(made, runtime=runtime), "idle")["cause"].tolist() == [cause]
+
+
 def test_exposed_and_hidden_communication() -> None:
     made = [
         kernel(0, 100, "nccl", "collective", stream=9),

@@ -166,16 +166,13 @@ class Case:
     def waits(self) -> dict[str, tuple[int, float]]:
         """Cause of idle -> number of gaps and nanoseconds of wall time, over the GPUs."""
         v = self.view
-        sync = self.recording.runtime[idle.blocking(self.recording.runtime)]
-        loads = idle.loading(self.recording)
+        host = idle.Host.of(self.recording)
         names = list(idle.CAUSES)
         found = dict.fromkeys(names, (0, 0.0))
         for device, name in enumerate(v.devices):
             if is_cpu(name):
                 continue
-            left, right, cause = idle.classified_gaps(
-                v, device, idle.waits(v, device, sync), idle.waits(v, device, loads)
-            )
+            left, right, cause = idle.classified_gaps(v, device, host)
             inside = intervals.covered(left, right, *v.wall(device))
             time, gaps = tally.total(cause, inside, len(names)), tally.count(cause, len(names))
             for index, name_ in enumerate(names):
