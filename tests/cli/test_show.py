@@ -194,6 +194,15 @@ def test_follow_prints_at_every_window_and_ends_with_the_run(
     assert f"{finished.id}: finished, 3 windows" in done.err
 
 
+@pytest.mark.parametrize(
+    ("words", "says"), [(["samples"], "it has no samples"), (["kernels", "--follow"], "leave out --follow")]
+)
+def test_a_recording_neither_grows_nor_has_samples(words: list[str], says: str, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text("{}")
+    done = cli("show", str(tmp_path / "t.json"), *words)
+    assert done.code == 2 and "is a recording" in done.err and says in done.err
+
+
 def test_follow_of_a_failed_run_says_why_and_fails(cli: Cli, finished: RunFolder) -> None:
     finished.write_status(Status(state="failed", cause="out of memory", windows_done=2))
     done = cli("show", finished.id, "--follow", "--format", "csv")

@@ -99,9 +99,17 @@ def _meta(title: str, target: str) -> dict[str, str]:
 
 
 def _run_folder(args: argparse.Namespace) -> RunFolder:
-    from profilers.runs.folder import find_run
+    from profilers.runs.folder import RunsError, find_run
 
-    return find_run(root_of(args), args.target)
+    try:
+        return find_run(root_of(args), args.target)
+    except RunsError:
+        if not Path(args.target).expanduser().exists():
+            raise
+        why = (
+            "it does not grow: leave out --follow" if args.follow else "it has no samples, which are taken beside a run"
+        )
+        raise UsageError(f"{args.target} is a recording; {why}") from None
 
 
 def _follow(table: Table, args: argparse.Namespace) -> int:
