@@ -168,17 +168,25 @@ def _reasons(v: View, inner: Ints) -> list[str]:
     return [_NO_OPERATOR if row < 0 else _WRAPPER if around[row] else plain[int(which[row])] for row in inner.tolist()]
 
 
-_NO_OPERATOR = "not timed: no recorded operator launched it; a kernel's name does not tell its size"
-_WRAPPER = "not timed: the host's own time around operators that are listed themselves"
+_WRAPPER = "not timed: wrapper"
+_NO_OPERATOR = "not timed: no operator"
+_NO_FORMULA = "not timed: no formula"
+_NO_SHAPES = "not timed: no shapes"
+_NO_SIZE = "not timed: no size"
+_EXPLAINED = {
+    _WRAPPER: "what these do themselves around operators that have rows of their own",
+    _NO_OPERATOR: "none was recorded that launched these kernels, and a kernel's name does not tell its size",
+    _NO_FORMULA: "none is known for these operators",
+    _NO_SHAPES: "none were recorded (record_shapes=True records them)",
+    _NO_SIZE: "what was recorded of the arguments does not tell it",
+}
 
 
 def _why(name: str, shape: str, dtypes: str, values: str) -> str:
     call = Call.parse(name, shape, dtypes, values)
     if call.name not in formulas.FORMULAS:
-        return "not timed: no formula is known for its operations"
-    if not any(part for part in call.shapes):
-        return "not timed: its shapes were not recorded (record_shapes=True records them)"
-    return "not timed: what was recorded of its arguments does not tell its size"
+        return _NO_FORMULA
+    return _NO_SIZE if any(part for part in call.shapes) else _NO_SHAPES
 
 
 def _case(name: str, shape: str, dtypes: str, values: str, *, dtype: str, work: formulas.Work | None = None) -> Case:
@@ -256,5 +264,6 @@ def account(frame: pd.DataFrame) -> list[str]:
     ]
     rest = own[~timed].groupby("measured", sort=False)["pct"].agg(["size", "sum"])
     for why, (count, share) in rest.sort_values("sum", ascending=False, kind="stable").iterrows():
-        lines.append(f"  {int(count):,} {why} ({share:.1f} %)")
+        more = f", {_EXPLAINED[why]}" if why in _EXPLAINED else ""
+        lines.append(f"  {int(count):,} {why}{more} ({share:.1f} %)")
     return lines

@@ -234,10 +234,10 @@ def _attention_backward(call: Call, base: str, maker: Maker) -> Replay:
         for name in ("query", "key", "value"):
             if own.get(name) is None:
                 raise NotReplayed(f"its argument {name} is not recorded")
-        asked = [argument.name for argument in forward._schema.arguments]
         want = {"compute_log_sumexp": True, "return_debug_mask": False}
-        values = {name: want.get(name, own.get(name)) for name in asked if name in want or name in own}
-        out = forward(**{name: value for name, value in values.items() if value is not None or name.startswith("cu")})
+        values = {one.name: want.get(one.name, own.get(one.name)) for one in forward._schema.arguments}
+        optional = {one.name for one in forward._schema.arguments if one.has_default_value()}
+        out = forward(**{name: value for name, value in values.items() if value is not None or name not in optional})
         filled = {name: out[place] for name, place in saved.items()}
         if own.get(names[0]) is None or own[names[0]].shape != filled["out"].shape:
             raise NotReplayed("its gradient does not have the shape of its output")

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     answers = dict(zip(asked, timed(device.device, asked), strict=True))
     peaks = peaks_of(device)
     listed = [*found, *(case for case in asked if not case.calls)]
-    beyond = f"not timed: beyond --top {args.top}"
+    beyond = f"not timed: --top {args.top}"
     frame = study(listed, [answers.get(case, {"reason": case.reason or beyond}) for case in listed], peaks)
     print_table(frame, STUDY, args, {"title": f"{opened.title} on {device.device}"})
     for line in account(frame):
