@@ -11,6 +11,7 @@ import math
 import pandas as pd
 
 from profilers.analysis.advice import (
+    copies,
     launches,
     layouts,
     loading,
@@ -29,6 +30,7 @@ from profilers.tables import Recording
 
 MOST = 5
 RULES = (
+    copies.find,
     loading.find,
     launches.find,
     syncs.find,

@@ -11,6 +11,7 @@ import pytest
 from tables_maker import US, kernel, operator, random_recording, recording, step, sync
 
 from profilers.analysis.advice import (
+    copies,
     launches,
     layouts,
     loading,
@@ -157,6 +158,25 @@ def test_rotary() -> None:
     assert run(rotary.find, without) is None
 
 
+@pytest.mark.parametrize(("way", "says"), [("Pageable", "pin_memory"), ("Pinned", "keep on the device")])
+def test_copies(way: str, says: str) -> None:
+    # 60 us of copying, 10 of them beside a kernel: 50 of 100 us of wall time could go.
+    copy = kernel(
+        20 * US, 60 * US, f"Memcpy HtoD ({way} -> Device)", "memory", kind="memcpy", stream=9, bytes=3e6, step=0
+    )
+    work = [kernel(0, 10 * US, step=0), kernel(70 * US, 20 * US, step=0)]
+    steps = [step(0, 0, 100 * US)]
+    made = recording([*work, copy], steps=steps)
+    assert gains(copies.find, made) == pytest.approx((1.0, 100 / 50))
+    found = run(copies.find, made)
+    assert found is not None and says in found.do
+    assert "0.003 GB at 50 GB/s, 50.0 % of wall time" in found.evidence
+    inside = recording([*work, copy | {"name": "Memcpy DtoD (Device -> Device)"}], steps=steps)
+    assert run(copies.find, inside) is None
+    hidden = recording([kernel(0, 100 * US, step=0), copy], steps=steps)
+    assert run(copies.find, hidden) is None
+
+
 WRITTEN_OUT = [
     ("g", "matmul", 20),
     ("mul", "elementwise", 10),
@@ -284,7 +304,9 @@ def test_nothing_of_nothing() -> None:
     assert findings(quiet, Options()) == []
 
 
+NSYS = "../nsys/h100_2gpu_1s_2026.sqlite"
 FIRES = {
+    NSYS: {"copies"},
     "a100_nccl_meta_2024.json.gz": {"launches", "layouts", "overlap"},
     "h100_qwen_decode.json.gz": {"rotary", "norms"},
     "h100_owlv2.json.gz": {"loading", "scores"},
@@ -292,6 +314,7 @@ FIRES = {
     "rtx2080ti_resnet_extid_is_corr.json.gz": {"loading"},
 }
 SILENT = {
+    NSYS: {"loading", "launches"},
     "a100_nccl_meta_2024.json.gz": {"loading", "norms", "rotary", "scores"},
     "h100_qwen_decode.json.gz": {"loading", "scores", "layouts", "overlap", "optimizers"},
     "h100_owlv2.json.gz": {"syncs", "layouts", "overlap", "optimizers"},
