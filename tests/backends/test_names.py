@@ -90,3 +90,9 @@ def test_whose_profile_a_window_is():
     assert not names.own_profile("onnxruntime", "cuda:0")
     assert names.own_profile("trt:layers", "cuda:0") == "tensorrt" and not names.own_profile("tensorrt", "cuda:0")
     assert not names.own_profile("inductor", "cpu") and not names.own_profile("no such thing", "cpu")
+
+
+def test_every_spelled_name_is_understood():
+    spelled = names.spelled()
+    assert {"eager", "inductor", "inductor:reduce-overhead", "tensorrt:layers"} <= set(spelled)
+    assert [str(names.parse(text)) for text in spelled] == list(spelled)

@@ -170,7 +170,7 @@ class NewRunScreen(ModalScreen[None]):
             choice("seq", "sequence", (), seq),
             choice("size", "size", sizes),
             choice("attention", "attention", ("sdpa", "eager")),
-            choice("backend", "backend", tuple(names.MODES)),
+            choice("backend", "backend", names.spelled()),
             choice("quant", "numbers", ("as they are", *names.QUANTS)),
             choice("windows", "windows", (), "20"),
             choice("counters", "counters", *self._counters()),

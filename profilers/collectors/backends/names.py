@@ -56,6 +56,11 @@ class Backend:
         return self.family if self.mode == "default" else f"{self.family}:{self.mode}"
 
 
+def spelled() -> tuple[str, ...]:
+    """Every backend with each of its modes, as ``--backend`` takes them."""
+    return tuple(str(Backend(family, mode)) for family, modes in MODES.items() for mode in modes)
+
+
 def parse(text: str) -> Backend:
     """``inductor:max-autotune`` -> family and mode. Raises :class:`UnknownName`."""
     family, colon, mode = text.strip().lower().partition(":")
