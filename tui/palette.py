@@ -62,6 +62,11 @@ class Palette:
             return self.states[name]
         return self.states.get(name[1:], self.faint) if len(name) == 3 else self.faint
 
+    def state_text(self, name: str) -> str:
+        """The same for letters, which need more contrast than an area: what is grey is as light as other quiet text."""
+        colour = self.state(name)
+        return self.muted if colour in (self.faint, self.states["L**"]) else colour
+
     @cached_property
     def blocks(self) -> str:
         """Left-aligned partial blocks by eighths; in ASCII a cell is either drawn or not."""

@@ -49,3 +49,10 @@ def test_fit_counts_cells_not_characters() -> None:
     assert width(fit("漢字漢字", 5)) == 5
     assert fit("abc", 6, True) == "   abc"
     assert fit("abcdef", 4) == "abc…"
+
+
+@pytest.mark.parametrize("theme", ["dark", "light", "ansi"])
+def test_letters_of_grey_states_are_as_light_as_other_quiet_text(theme: str) -> None:
+    drawn = palette(theme)
+    assert {drawn.state_text(name) for name in ("L**", "???", "H??")} == {drawn.muted}
+    assert drawn.state_text("HHM") == drawn.state("HHM") != drawn.muted

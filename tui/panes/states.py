@@ -56,10 +56,10 @@ def matrix(pairs: list[tuple[str, str, int]], cells: int, rows: int, palette: Pa
         [Segment(fit("from (row) to (column), % of all transitions", cells), palette.style(palette.text, bold=True))]
     ]
     out.append(
-        [Segment(" " * 5, palette.style())] + [Segment(f"{n:>6}", palette.style(palette.state(n))) for n in names]
+        [Segment(" " * 5, palette.style())] + [Segment(f"{n:>6}", palette.style(palette.state_text(n))) for n in names]
     )
     for a in names:
-        line = [Segment(f"{a:<5}", palette.style(palette.state(a)))]
+        line = [Segment(f"{a:<5}", palette.style(palette.state_text(a)))]
         for b in names:
             share = 100 * count.get((a, b), 0) / total
             line.append(

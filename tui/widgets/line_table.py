@@ -270,7 +270,7 @@ class LineTable(ScrollView, can_focus=True):
         if kind in ("group", "class"):
             return palette.style(colour, background)
         if kind == "state":
-            return palette.style(palette.state(str(value)), background)
+            return palette.style(palette.state_text(str(value)), background)
         return palette.style(palette.text, background, bold=focused and index == 0, reverse=reverse)
 
     def _row_colour(self, row: int) -> str:
