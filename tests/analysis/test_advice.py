@@ -287,6 +287,20 @@ def test_overlap() -> None:
     assert run(overlap.find, hidden) is None
 
 
+def test_overlap_is_answered_by_what_talks() -> None:
+    work, talk = kernel(0, 40 * US, "gemm", "matmul"), kernel(30 * US, 30 * US, "ncclAllReduce", "collective", stream=9)
+
+    def do(*rows: dict[str, Any], ops: list[dict[str, Any]] | None = None) -> str:
+        found = run(overlap.find, recording([work, *rows], ops or []))
+        assert found is not None
+        return found.do
+
+    assert do(talk) == overlap.SERVING
+    assert do(talk, ops=[operator(0, 0, 1, "MulBackward0")]) == overlap.TRAINING
+    assert do(talk, kernel(70 * US, 5 * US, "adam", "optimizer")) == overlap.TRAINING
+    assert do(talk | {"name": "ncclDevKernel_SendRecv"}) == overlap.EXCHANGE
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_few_findings_that_pay_in_order(seed: int) -> None:
     frame = advice(random_recording(seed), Options())
