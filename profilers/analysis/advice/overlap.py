@@ -8,7 +8,6 @@ from profilers.analysis import intervals
 from profilers.analysis.advice.case import Case, Finding
 from profilers.analysis.view import COMMUNICATION_CODE
 
-
 EXCHANGE = (
     "begin the exchange (async_op=True) before work that does not need it, split it into parts that run beside the "
     "computation on each other, or send less: fewer rows, a smaller type"
