@@ -15,8 +15,9 @@ import pytest
 from profilers.analysis.registry import TABLES
 from profilers.runs.folder import RunFolder
 from profilers.runs.status import Status, boot_id, own_identity
-from profilers.tables import Origin
+from profilers.tables import Note, Origin
 from tests.cli.support import EVIL, GEMM, NORM, Done, recording
+from tui.cli.output import talk_notes
 from tui.export import FORMATS
 
 Cli = Callable[..., Done]
@@ -192,6 +193,22 @@ def test_follow_prints_at_every_window_and_ends_with_the_run(
         (3, "kernels", 6),
     ]
     assert f"{finished.id}: finished, 3 windows" in done.err
+
+
+def test_what_was_lost_is_told_before_what_was_estimated(capsys: pytest.CaptureFixture[str]) -> None:
+    talk_notes(
+        [
+            Note("utilization_estimated", "estimated", 9_000),
+            Note("truncated_gzip", "cut off"),
+            Note("copies", "copied", 5),
+        ],
+        "t.json",
+    )
+    assert capsys.readouterr().err.splitlines() == [
+        "note: copied (5 times)",
+        "note: cut off",
+        "note: estimated (9,000 times)",
+    ]
 
 
 @pytest.mark.parametrize(

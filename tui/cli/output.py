@@ -108,8 +108,11 @@ def print_table(frame: pd.DataFrame, table: Table, args: argparse.Namespace, met
 
 
 def talk_notes(notes: Iterable[Note], where: str) -> None:
-    """What was dropped, repaired or assumed, on stderr; what a long list leaves out is named."""
-    notes = sorted(notes, key=lambda note: -note.count)
+    """What was dropped, repaired or assumed, on stderr; what a long list leaves out is named.
+
+    What nearly every recording has (utilization that is estimated or unknown) stands last, whatever its count.
+    """
+    notes = sorted(notes, key=lambda note: (note.code.startswith("utilization_"), -note.count))
     for note in notes[:MAX_NOTES]:
         talk(f"note: {note.text}" + (f" ({note.count:,} times)" if note.count > 1 else ""))
     if len(notes) > MAX_NOTES:
