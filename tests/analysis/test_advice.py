@@ -91,6 +91,9 @@ def test_loading(how: str, name: str, says: str) -> None:
     assert found is not None and says in found.do
     assert "60.0 % of wall time in 1 gaps; 1.0 batches fetched a step" in found.evidence
     assert run(launches.find, made) is None and run(syncs.find, made) is None
+    if how == "call":  # where processors compute, an operator is their work
+        on_cpu = recording([row | {"device": "cpu"} for row in late], [], [step(0, 0, 100 * US)], calls)
+        assert gains(loading.find, on_cpu) == pytest.approx((1.0, 100 / 40))
     short = recording(late, [], [step(0, 0, 100 * US)], [fetch | {"dur_ns": 10 * US}])
     assert run(loading.find, short) is None and run(launches.find, short) is not None, "less than half of the delay"
 

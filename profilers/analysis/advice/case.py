@@ -164,14 +164,12 @@ class Case:
 
     @cached_property
     def waits(self) -> dict[str, tuple[int, float]]:
-        """Cause of idle -> number of gaps and nanoseconds of wall time, over the GPUs."""
+        """Cause of idle -> number of gaps and nanoseconds of wall time, over the devices."""
         v = self.view
         host = idle.Host.of(self.recording)
         names = list(idle.CAUSES)
         found = dict.fromkeys(names, (0, 0.0))
-        for device, name in enumerate(v.devices):
-            if is_cpu(name):
-                continue
+        for device in range(len(v.devices)):
             left, right, cause = idle.classified_gaps(v, device, host)
             inside = intervals.covered(left, right, *v.wall(device))
             time, gaps = tally.total(cause, inside, len(names)), tally.count(cause, len(names))
