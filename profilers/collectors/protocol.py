@@ -10,7 +10,8 @@ raw/NNNN.json      worker          a finished raw trace, renamed into place; the
 fusion.json        worker          which operators each compiled kernel fuses (:mod:`profilers.analysis.fusion`)
 counters.json      supervisor      how many kernels got hardware counters: the windows have been written anew
 stop               anybody         asks the supervisor to stop this run
-pause              anybody         while it is there, the worker rests between steps, and a queued run is not started
+pause              anybody         while it is there, the worker rests between steps, and a queued run is not started; a
+                                   rank's holds the number of the step that it rests after
 worker.log         worker          everything that it or the user's code printed
 =================  ==============  ==================================================================================
 """

@@ -52,6 +52,7 @@ def run(
             progress.device_name = torch.cuda.get_device_name(torch.cuda.current_device())
 
     finder = StepFinder(session, float(spec.extra.get("slice_after_s", SLICE_AFTER_S)), began)
+    session.steps_taken = lambda: finder.steps
     beat_s = float(spec.extra.get("beat_s", whereabouts.BEAT_S))
     progress.state, progress.phase = "warming", "the script runs; no step has been seen yet"
     report(progress)

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from profilers.collectors import protocol
+from profilers.collectors import files, protocol
 from profilers.collectors.backends.base import RecorderMaker
 from profilers.collectors.modules import ModuleRanges, compiled_frames
 from profilers.collectors.protocol import Progress
@@ -65,6 +65,8 @@ class Session:
         self._slices = False
         self._unrecorded: float | None = None
         self._looked = 0.0
+        self._rest_at: int | None = None
+        self.steps_taken: Callable[[], int] = lambda: 0
         self._timed: list[float] = []
         self._between: list[float] = []
         self._profiled: list[float] = []
@@ -309,22 +311,31 @@ class Session:
             self._reported = 0.0
 
     def _rest_while_paused(self) -> bool:
-        """Wait while somebody has paused the run, and say whether that was so: between steps, never inside a window. The device stays ours.
+        """Wait while somebody has paused the run, and say whether that was so: between steps, never inside a window. The
+        device stays ours. One of several ranks is told a step (:attr:`steps_taken`) that all of them have still to take,
+        so that none waits for the others in the middle of the next.
 
         A stopped process (SIGSTOP) would stop the driver's threads as well, and with them others who use the device.
         Windows cut by a clock have no step to wait at: see :meth:`skips_slice`.
         """
         now = time.perf_counter()
-        if now - self._looked < _PAUSE_LOOK_S or self._slices:
+        if self._slices:
             return False
-        self._looked = now
         pause = self.folder / protocol.PAUSE
-        if (self.progress.state == "profiling" and self._position != 0) or not pause.exists():
+        if self._rest_at is None and now - self._looked >= _PAUSE_LOOK_S:
+            self._looked = now
+            self._rest_at = _number(files.read_bytes(pause))
+        inside = self.progress.state == "profiling" and self._position != 0
+        if self._rest_at is None or inside or self.steps_taken() < self._rest_at:
+            return False
+        self._rest_at = None
+        if not pause.exists():
             return False
         phase, left = self.progress.phase, self.progress.eta_s
         self.progress.phase, self.progress.eta_s = "paused", None
         self._say(always=True)
-        while pause.exists():
+        # Ranks that did not come to rest after one step are told a later one: this one then goes on to it.
+        while (asked := _number(files.read_bytes(pause))) is not None and asked <= self.steps_taken():
             time.sleep(_PAUSE_LOOK_S)
         rested = time.perf_counter() - now
         self._windows_began += rested
@@ -394,6 +405,13 @@ class Session:
         if always or now - self._reported >= _REPORT_S:
             self._reported = now
             self._report(self.progress)
+
+
+def _number(data: bytes | None) -> int | None:
+    """The step that a pause names; 0 where it names none; None where there is no pause."""
+    if data is None:
+        return None
+    return int(data) if data.isdigit() else 0
 
 
 def half_iqr(values: list[float]) -> float:

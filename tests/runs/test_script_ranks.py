@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,11 @@ from conftest_runs import WORKLOADS, ended, until
 
 from profilers.analysis.options import Options
 from profilers.analysis.summary import summary
-from profilers.collectors import files, protocol, ranks
+from profilers.collectors import files, protocol, ranks, whereabouts
 from profilers.collectors.protocol import Progress
+from profilers.collectors.session import GOES_ON
 from profilers.runs.folder import RunFolder
-from profilers.runs.launch import launch, stop
+from profilers.runs.launch import launch, pause, resume, stop
 from profilers.runs.spec import Spec
 from profilers.runs.status import process_start
 
@@ -111,6 +113,66 @@ def test_ranks_that_hang_say_where_they_are(root, tmp_path):
     assert status.state == "stopped"
     assert phase in status.notes
     assert not any(alive(pid) for pid in pids(run)), "nothing is left behind"
+
+
+def test_paused_ranks_rest_after_the_same_step(root, tmp_path):
+    run = started(root, tmp_path / "home", "long", extra={"beat_s": 0.2})
+    places = [run.path / ranks.RANKS / str(rank) for rank in range(2)]
+    until(lambda: run.status().phase == GOES_ON, "all windows")
+    until(lambda: min(whereabouts.told(place).steps for place in places) > 200, "steps to be counted")
+    pause(run)
+    until(
+        lambda: all((ranks._progress(place) or Progress()).phase == "paused" for place in places), "both ranks to rest"
+    )
+    time.sleep(1.0)  # several beats: what they have told by then is where they rest
+    until(lambda: len({whereabouts.told(place).steps for place in places}) == 1, "their last word")
+    (rests,) = {whereabouts.told(place).steps for place in places}
+    # One that was not told in time makes both rest a little later, and together.
+    for place in places:
+        (place / protocol.PAUSE).write_text(str(rests + 50))
+    until(lambda: all(whereabouts.told(place).steps == rests + 50 for place in places), "a later step")
+    resume(run)
+    until(lambda: run.status().phase == GOES_ON, "them to go on")
+    assert stop(run, wait_s=30).state == "stopped"
+
+
+def test_a_step_that_all_ranks_have_still_to_take(tmp_path):
+    group = gathered(tmp_path, (), ())
+    assert group._step_ahead() == 0, "not counted yet"
+    group._clock(50, 100.0)
+    assert group._step_ahead() is None, "one look gives no pace"
+    group._clock(50, 101.0)
+    group._clock(90, 102.0)
+    assert group._rate == 20.0
+    group._furthest = (90, time.monotonic())
+    assert group._step_ahead() >= 90 + 20 * ranks._AHEAD_S + 2
+    group._paused = True
+    group._clock(95, 103.0)
+    group._paused = False
+    group._clock(96, 200.0)
+    assert group._rate == 20.0, "a pause is no pace"
+
+
+def test_ranks_of_which_only_some_rest_are_told_a_later_step(tmp_path):
+    group = gathered(tmp_path, (), ())
+    phases = ("paused", "window 1 of 2")
+    for place, phase in zip(group.folders, phases, strict=True):
+        (place / protocol.PROGRESS).write_bytes(ranks._ENCODER.encode(Progress(state="profiling", phase=phase)))
+        (place / protocol.PAUSE).write_text("30")
+    group._paused, group._rate, group._told_at = True, 4.0, 100.0
+
+    def told():
+        return [int((place / protocol.PAUSE).read_text()) for place in group.folders]
+
+    group._see_to_resting(31, 101.0)
+    assert told() == [30, 30], "its last word may be old"
+    group._see_to_resting(31, 110.0)
+    assert told() == [31 + 16 + 2] * 2
+    group._see_to_resting(49, 120.0)
+    assert told() == [49 + 32 + 2] * 2, "further ahead each time"
+    (group.folders[1] / protocol.PROGRESS).write_bytes(ranks._ENCODER.encode(Progress(phase="paused")))
+    group._see_to_resting(83, 130.0)
+    assert told() == [83, 83]
 
 
 def pids(run: RunFolder) -> list[int]:
