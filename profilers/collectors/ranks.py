@@ -9,7 +9,6 @@ first. When none takes a step for long, the progress says where each of them is.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import shutil
@@ -24,8 +23,9 @@ from pathlib import Path
 import msgspec
 
 from profilers.collectors import files, process, protocol, whereabouts
-from profilers.collectors.protocol import Failure, Progress
+from profilers.collectors.protocol import Failure
 from profilers.collectors.rankoutput import Output
+from profilers.collectors.rankpause import CommonRest, progress_of
 from profilers.collectors.spec import Spec, decode, encode
 
 RANKS = "ranks"
@@ -41,13 +41,8 @@ STILL_S = 60.0
 _IN_VAIN = re.compile(r"timed? ?out|timeout", re.IGNORECASE)
 _POLL_S = 0.05
 _LOOK_S = 1.0
-_AHEAD_S = 2.0
-_PACE = 10.0
-"""Steps a second, where they have not been timed yet."""
-
 _OUTPUT_S = 0.5
 _ENCODER = msgspec.json.Encoder()
-_PROGRESS = msgspec.json.Decoder(Progress)
 _FAILURE = msgspec.json.Decoder(Failure)
 
 
@@ -68,7 +63,6 @@ class Ranks:
         self._window = 0
         self._whole = 0
         self._dropped = 0
-        self._paused = False
         self._lacking_since: float | None = None
         self._said = b""
         self._ended_at: dict[int, float] = {}
@@ -76,10 +70,7 @@ class Ranks:
         self._still_s = float(spec.extra.get("still_s", STILL_S))
         self._looked = 0.0
         self._steps: list[int] = []
-        self._furthest = (0, 0.0)
-        self._beat_s = float(spec.extra.get("beat_s", whereabouts.BEAT_S))
-        self._told_at, self._again = 0.0, 1
-        self._rate: float | None = None
+        self.rest = CommonRest(folder, self.folders, float(spec.extra.get("beat_s", whereabouts.BEAT_S)))
         self._stepped = time.monotonic()
         self._where = ""
 
@@ -112,7 +103,7 @@ class Ranks:
     def turn(self) -> int | None:
         """One look at everything; the run's exit code once all ranks have ended."""
         codes = [process.poll() for process in self.processes]
-        self._pass_pause_on()
+        self.rest.pass_on()
         self._gather()
         self._look_for_steps()
         self._tell()
@@ -124,39 +115,6 @@ class Ranks:
             self._finish()
             return 0
         return None
-
-    def _pass_pause_on(self) -> None:
-        """A paused run is one whose ranks are: all rest after one step, which each of them has still to take. One that
-        rested a step earlier than another would leave it in the middle of a collective, which gives up after a while."""
-        paused = (self.folder / protocol.PAUSE).exists()
-        step = self._step_ahead() if paused and not self._paused else 0
-        if paused != self._paused and step is not None:
-            self._paused, self._told_at, self._again = paused, time.monotonic(), 1
-            for place in self.folders:
-                if paused:
-                    files.write_atomic(place / protocol.PAUSE, b"%d" % step)
-                else:
-                    (place / protocol.PAUSE).unlink(missing_ok=True)
-
-    def _see_to_resting(self, steps: int, now: float) -> None:
-        """Some ranks rest, and others have been waiting for them in the next step since: their pace had changed. They are
-        told a later step, which all will now hear of in time, as nobody goes on before."""
-        if not self._paused or now - self._told_at < self._beat_s + _AHEAD_S:
-            return
-        resting = [(progress := _progress(place)) is not None and progress.phase == "paused" for place in self.folders]
-        if any(resting) and not all(resting) and steps > 0:
-            self._told_at, self._again = now, 2 * self._again
-            step = steps + math.ceil((self._rate or _PACE) * _AHEAD_S * self._again) + 2
-            for place in self.folders:
-                files.write_atomic(place / protocol.PAUSE, b"%d" % step)
-
-    def _step_ahead(self) -> int | None:
-        """The number of a step that no rank will have taken when all have been told of it; 0: no steps are counted (yet);
-        None: they are, and their pace is known in a moment."""
-        steps, seen = self._furthest
-        if self._rate is None:
-            return None if steps > 0 else 0
-        return steps + math.ceil(self._rate * (time.monotonic() - seen + _AHEAD_S)) + 2
 
     def _gave_up(self, rank: int) -> bool:
         return (self.folders[rank] / protocol.FAILURE).exists()
@@ -264,28 +222,17 @@ class Ranks:
         self._looked = now
         found = [whereabouts.told(place) for place in self.folders]
         steps = [rank.steps for rank in found]
-        if steps != self._steps or self._paused:
-            self._clock(max(steps), now)
-            self._see_to_resting(max(steps), now)
+        if steps != self._steps or self.rest.paused:
+            self.rest.look(max(steps), now)
             self._steps, self._stepped, self._where = steps, now, ""
         elif any(steps) and min(steps) >= 0 and now - self._stepped >= self._still_s:
             ended = {rank for rank, process in enumerate(self.processes) if process.poll() is not None}
             places = {rank: whereabouts.ENDED if rank in ended else at.place for rank, at in enumerate(found)}
             self._where = f"no step for {self._still_s:g} s: {whereabouts.together(places)}"
 
-    def _clock(self, steps: int, now: float) -> None:
-        """How many steps a second the furthest rank takes, from one look at it to the next."""
-        before, at = self._furthest
-        if self._paused:
-            self._furthest = (0, now)
-        elif steps > before:
-            if before > 0:
-                self._rate = (steps - before) / (now - at)
-            self._furthest = (steps, now)
-
     def _tell(self, ended: bool = False) -> None:
         """The first rank's progress as the run's, with the notes of all."""
-        found = [_progress(place) for place in self.folders]
+        found = [progress_of(place) for place in self.folders]
         first = found[0]
         if first is None:
             return
@@ -345,14 +292,6 @@ def free_port() -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _progress(place: Path) -> Progress | None:
-    data = files.read_bytes(place / protocol.PROGRESS)
-    try:
-        return _PROGRESS.decode(data) if data else None
-    except msgspec.MsgspecError:
-        return None
 
 
 def _failure(place: Path, rank: int, code: int) -> Failure:

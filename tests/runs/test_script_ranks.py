@@ -15,6 +15,7 @@ from profilers.analysis.options import Options
 from profilers.analysis.summary import summary
 from profilers.collectors import files, protocol, ranks, whereabouts
 from profilers.collectors.protocol import Progress
+from profilers.collectors.rankpause import CommonRest, progress_of
 from profilers.collectors.session import GOES_ON
 from profilers.runs.folder import RunFolder
 from profilers.runs.launch import launch, pause, resume, stop
@@ -121,9 +122,7 @@ def test_paused_ranks_rest_after_the_same_step(root, tmp_path):
     until(lambda: run.status().phase == GOES_ON, "all windows")
     until(lambda: min(whereabouts.told(place).steps for place in places) > 200, "steps to be counted")
     pause(run)
-    until(
-        lambda: all((ranks._progress(place) or Progress()).phase == "paused" for place in places), "both ranks to rest"
-    )
+    until(lambda: all((progress_of(place) or Progress()).phase == "paused" for place in places), "both ranks to rest")
     time.sleep(1.0)  # several beats: what they have told by then is where they rest
     until(lambda: len({whereabouts.told(place).steps for place in places}) == 1, "their last word")
     (rests,) = {whereabouts.told(place).steps for place in places}
@@ -137,20 +136,20 @@ def test_paused_ranks_rest_after_the_same_step(root, tmp_path):
 
 
 def test_a_step_that_all_ranks_have_still_to_take(tmp_path):
-    group = gathered(tmp_path, (), ())
-    assert group._step_ahead() == 0, "not counted yet"
-    group._clock(50, 100.0)
-    assert group._step_ahead() is None, "one look gives no pace"
-    group._clock(50, 101.0)
-    group._clock(90, 102.0)
-    assert group._rate == 20.0
-    group._furthest = (90, time.monotonic())
-    assert group._step_ahead() >= 90 + 20 * ranks._AHEAD_S + 2
-    group._paused = True
-    group._clock(95, 103.0)
-    group._paused = False
-    group._clock(96, 200.0)
-    assert group._rate == 20.0, "a pause is no pace"
+    rest = CommonRest(tmp_path, [], 5.0)
+    assert rest.step_ahead() == 0, "not counted yet"
+    now = time.monotonic()
+    rest.look(50, now - 3)
+    assert rest.step_ahead() is None, "one look gives no pace"
+    rest.look(50, now - 2)
+    rest.look(90, now - 1)
+    assert rest.rate == 20.0
+    assert rest.step_ahead() >= 90 + 20 * 3 + 2
+    rest.paused = True
+    rest.look(95, now)
+    rest.paused = False
+    rest.look(96, now + 100)
+    assert rest.rate == 20.0, "a pause is no pace"
 
 
 def test_ranks_of_which_only_some_rest_are_told_a_later_step(tmp_path):
@@ -159,19 +158,20 @@ def test_ranks_of_which_only_some_rest_are_told_a_later_step(tmp_path):
     for place, phase in zip(group.folders, phases, strict=True):
         (place / protocol.PROGRESS).write_bytes(ranks._ENCODER.encode(Progress(state="profiling", phase=phase)))
         (place / protocol.PAUSE).write_text("30")
-    group._paused, group._rate, group._told_at = True, 4.0, 100.0
+    rest = CommonRest(tmp_path, group.folders, 5.0)
+    rest.paused, rest.rate, rest._told_at = True, 4.0, 100.0
 
     def told():
         return [int((place / protocol.PAUSE).read_text()) for place in group.folders]
 
-    group._see_to_resting(31, 101.0)
+    rest.look(31, 101.0)
     assert told() == [30, 30], "its last word may be old"
-    group._see_to_resting(31, 110.0)
+    rest.look(31, 110.0)
     assert told() == [31 + 16 + 2] * 2
-    group._see_to_resting(49, 120.0)
+    rest.look(49, 120.0)
     assert told() == [49 + 32 + 2] * 2, "further ahead each time"
     (group.folders[1] / protocol.PROGRESS).write_bytes(ranks._ENCODER.encode(Progress(phase="paused")))
-    group._see_to_resting(83, 130.0)
+    rest.look(83, 130.0)
     assert told() == [83, 83]
 
 
@@ -267,7 +267,7 @@ def test_a_window_that_a_rank_will_not_record_holds_nobody_up(tmp_path):
     assert not group._gather()
     assert not protocol.raw_windows(group.folders[0])
     group._tell()
-    told = ranks._progress(tmp_path)
+    told = progress_of(tmp_path)
     assert told.windows_done == 0
     assert "1 windows were left out: not every rank recorded them" in told.notes
 
