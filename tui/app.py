@@ -254,8 +254,8 @@ class KernelscopeApp(App[str]):
             return
         from profilers.runs.launch import is_paused, pause, resume
 
-        folder = RunFolder.open(self.root / view.key)
         try:
+            folder = RunFolder.open(self.root / view.key)
             if is_paused(folder):
                 resume(folder)
                 self.notify(f"{view.title} goes on.")

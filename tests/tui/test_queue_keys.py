@@ -51,6 +51,18 @@ def test_p_does_nothing_to_a_finished_run(root: Path, make_run: Any) -> None:
     drive(root, look)
 
 
+def test_p_on_a_run_that_was_removed_meanwhile(root: Path, make_run: Any) -> None:
+    run = make_run("gpt2", state="profiling", windows=1)
+
+    async def look(pilot: Any, app: KernelscopeApp) -> None:
+        run.discard()
+        app.action_pause_run()  # before the watcher has seen it: a toast says so, and the screen stays
+        await pilot.pause()
+        assert app.screen is app.main
+
+    drive(root, look)
+
+
 def waiting(root: Path, make_run: Any, name: str) -> RunFolder:
     run: RunFolder = make_run(name, state="queued", windows=0)
     files.write_atomic(run.path / protocol.SPEC, encode(msgspec.structs.replace(run.spec(), launch="one")))

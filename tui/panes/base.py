@@ -53,6 +53,8 @@ class TablePane(Pane):
     """A pane with one registry table. ``picture`` may return a widget that stands beside it where the screen is wide."""
 
     table_name: ClassVar[str] = ""
+    empty: ClassVar[str] = "No rows."
+    """What stands in place of rows once windows have been read and the table has none."""
 
     def compose(self) -> ComposeResult:
         yield PaneLine()
@@ -75,7 +77,7 @@ class TablePane(Pane):
     def show(self, view: RunView) -> None:
         query = self.queries()[0]
         lines = self.query_one(LineTable)
-        lines.say_empty(nothing_yet(view))
+        lines.say_empty(self.empty if view.windows else nothing_yet(view))
         frame = view.tables.get(query)
         if frame is not None:
             lines.show(self.prepare(frame, view))
@@ -110,9 +112,7 @@ class TablePane(Pane):
 
 
 def nothing_yet(view: RunView) -> str:
-    """Why a table has no rows: what comes before the first window, or that none was recorded."""
-    if view.windows:
-        return "No rows."
+    """Why there are no tables: what comes before the first window, or that none was recorded."""
     if view.kind in ("recording", "replay"):
         return "The recording is being read."
     if view.status.live:

@@ -20,7 +20,7 @@ class GemmsPane(TablePane):
     name_ = "gemms"
     title = "GEMMs"
     table_name = "gemms"
-    empty = "No matrix multiply, convolution or attention with recorded shapes yet."
+    empty = "No matrix multiply, convolution or attention was recorded."
     help: ClassVar[str] = """
 Every distinct matrix multiply, convolution and attention shape: operations and bytes by formula from the shapes, time as
 measured. **bound** says which limit of the device this shape meets first (roofline). **peak from** says where the peak of that

@@ -45,6 +45,7 @@ class BoundPane(TablePane):
     name_ = "bound"
     title = "Bound"
     table_name = "bound"
+    empty = "Nothing can be computed: no shapes were recorded (record_shapes=True records them)."
     help: ClassVar[str] = """
 The least time of one step on every device of the peaks table: computed from shapes, not measured. Each kernel takes at least
 the greater of its operations over the peak of its type and its bytes over the memory bandwidth. **compute ms** and **memory

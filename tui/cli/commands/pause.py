@@ -1,8 +1,8 @@
 """Let runs rest: a waiting one is passed over, one that goes on waits between two steps. Its device stays reserved.
 
-A script in which no step was found goes on, unrecorded. Several ranks rest after one step that all of them have still to
-take, some seconds later; in a script's first seconds, when steps are not counted yet, one may rest in the middle of the
-next, where its collective gives up after a while (NCCL: 10 minutes)."""
+A script in which no step was found goes on, unrecorded. Several ranks rest after one step that all of them have still
+to take, some seconds later; in a script's first seconds, when steps are not counted yet, one may rest in the middle of
+the next, where its collective gives up after a while (NCCL: 10 minutes)."""
 
 from __future__ import annotations
 
