@@ -13,7 +13,7 @@ from profilers.analysis.options import Options
 from profilers.analysis.registry import TABLES
 from profilers.collectors import protocol
 from profilers.rules.names import visible
-from profilers.runs.folder import EVENTS, RunFolder, RunsError, SampleTail
+from profilers.runs.folder import EVENTS, SAMPLES, RunFolder, RunsError, SampleTail
 from tui.drill import DRILLS
 from tui.snapshot import Query, RunView
 from tui.telemetry import Telemetry
@@ -88,8 +88,8 @@ class Analyst:
             self.version,
             options,
             queries,
-            _size(self.folder.path / "worker.log"),
-            _size(self.folder.path / "samples.jsonl"),
+            _size(self.folder.path / protocol.LOG),
+            _size(self.folder.path / SAMPLES),
         )
         if stamps == self._stamps and last is not None and last.key == self.key and not last.loading:
             return last
@@ -109,7 +109,7 @@ class Analyst:
             telemetry=self._telemetry,
             unavailable=self._newer_reasons(),
             log=tuple(self.folder.log_tail(LOG_LINES)),
-            log_path=str(self.folder.path / "worker.log"),
+            log_path=str(self.folder.path / protocol.LOG),
             windows=len(windows),
             attention_as_gemm=options.attention_as_gemm,
         )

@@ -24,12 +24,11 @@ from tui.palette import DARK, LIGHT, palette
 from tui.palette_commands import Commands
 from tui.screens.main import MainScreen
 from tui.snapshot import Query, RunView, Snapshot
+from tui.themes import THEMES
 from tui.watcher import Watcher
 
 if TYPE_CHECKING:
     import pandas as pd
-
-THEMES = ("kernelscope-dark", "kernelscope-light", "ansi-dark", "ansi-light")
 
 
 class KernelscopeApp(App[str]):
@@ -60,7 +59,7 @@ class KernelscopeApp(App[str]):
         super().__init__(ansi_color=True if "ansi" in chosen else None)
         self.register_theme(_theme("kernelscope-dark", True))
         self.register_theme(_theme("kernelscope-light", False))
-        self.theme = chosen if chosen in THEMES else "kernelscope-dark"
+        self.theme = chosen if chosen in THEMES else THEMES[0]
         self.ascii, self.colour = ascii, colour
         self.palette = palette(self.theme, ascii=ascii, colour=colour)
         self.root = root or runs_root()

@@ -118,6 +118,19 @@ def significant(value: float) -> str:
     return f"{value:,.{max(0, 2 - exponent)}f}"
 
 
+def duration(seconds: float) -> str:
+    """A length of time in at most two units: 14 s, 3 min, 3 min 05 s, 1 h 30 min, 4 days; what is below 0 is 0 s."""
+    whole = max(round(seconds), 0)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        minutes, rest = divmod(whole, 60)
+        return f"{minutes} min {rest:02d} s" if rest else f"{minutes} min"
+    if whole < 172_800:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86_400} days"
+
+
 def _is_missing(value: Any) -> bool:
     return value is None or value != value  # NaN and NaT differ from themselves
 

@@ -6,7 +6,7 @@ import socket
 
 
 def machine_line() -> str:
-    """Host, devices, driver: ``gpu01 · 2x H100 80GB · driver 580.65``. The host's name is shown, never exported."""
+    """Host and devices: ``gpu01 · 2x H100 80GB``. The host's name is shown, never exported."""
     from profilers.collectors.telemetry.devices import list_devices
 
     rows = list_devices()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from profilers.analysis.registry import TABLES
+from tui.themes import THEMES
 
 if TYPE_CHECKING:
     from tui.panes import Pane
@@ -17,7 +18,7 @@ class Commands(Provider):
     """Tabs, runs, actions and themes as ``group: verb``."""
 
     def _commands(self) -> Iterator[tuple[str, str, str]]:
-        from tui.app import THEMES, KernelscopeApp
+        from tui.app import KernelscopeApp
         from tui.panes import PANES
 
         app = self.app

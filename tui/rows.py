@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from profilers.rules.names import visible
-from profilers.runs.folder import RunFolder, RunsError, list_runs
+from profilers.runs.folder import STATUS, SUMMARY, RunFolder, RunsError, list_runs
 from tui.snapshot import RunRow
 
-WATCHED = ("status.json", "summary.json")
+WATCHED = (STATUS, SUMMARY)
 
 
 @dataclass

@@ -6,11 +6,28 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from profilers.analysis.registry import Col, Table
+
 if TYPE_CHECKING:
     import pandas as pd
 
 KEPT = 600
 """Newest values kept of each series: ten minutes at one a second; the run folder keeps all."""
+
+SAMPLES = Table(
+    "samples",
+    "What did the devices say of themselves meanwhile?",
+    (
+        Col("t_ns", "time ns"),
+        Col("device", "device"),
+        Col("metric", "metric"),
+        Col("value", "value", "number"),
+        Col("unit", "unit"),
+        Col("source", "source"),
+    ),
+    "",
+)
+"""The columns of telemetry, on the screen and on the command line."""
 
 Row = tuple[int, str, str, float, str, str]
 """``t_ns device metric value unit source``, as in :data:`profilers.tables.SAMPLES`."""
@@ -61,7 +78,7 @@ class Telemetry:
         """What is held as a table (:data:`profilers.tables.SAMPLES`), in order of time: for exports."""
         import pandas as pd
 
-        from profilers.tables import SAMPLES
+        from profilers.tables import SAMPLES as schema
 
         rows = [
             (t, s.device, s.metric, v, s.unit, s.source)
@@ -69,4 +86,4 @@ class Telemetry:
             for t, v in zip(s.times_ns, s.values, strict=True)
         ]
         rows.sort(key=lambda row: row[0])
-        return SAMPLES.conform(pd.DataFrame(rows, columns=SAMPLES.names)) if rows else SAMPLES.empty()
+        return schema.conform(pd.DataFrame(rows, columns=schema.names)) if rows else schema.empty()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from profilers.analysis.registry import TABLES
 from tests.cli.support import ROOT, Done, process
 from tui.cli.parser import COMMANDS, parse
 
@@ -34,6 +36,11 @@ def test_every_command_has_help_that_fits_a_terminal(command: str, cli: Cli, mon
     assert max(map(len, done.out.splitlines())) <= 120
 
 
+def test_the_help_of_show_names_every_table(cli: Cli) -> None:
+    named = cli("show", "--help").out.partition("TABLE: ")[2].partition("With --follow")[0]
+    assert set(re.findall(r"\w+", named)) >= {*TABLES, "samples"}
+
+
 def test_version_is_the_distributions(cli: Cli) -> None:
     from importlib.metadata import version
 
@@ -48,6 +55,7 @@ def test_version_is_the_distributions(cli: Cli) -> None:
         (["ls", "model"], "did you mean models?"),
         (["ls", "models", "--format", "xml"], "invalid choice: 'xml'"),
         (["ls", "models", "--nonsense"], "unrecognized arguments: --nonsense"),
+        (["--theme", "dark"], "argument --theme: invalid choice: 'dark'"),
         (["ls", "models", "--forma", "csv"], "unrecognized arguments"),
         (["ls", "models", "--", "-x"], "'--' is for the arguments of a script"),
         (["show"], "required: RUN|FILE"),

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from tui.cli.errors import UsageError
 from tui.cli.near import hint
+from tui.themes import THEMES
 
 COMMANDS = {
     "run": "profile models, suites, scripts or functions; watch live",
@@ -47,6 +48,7 @@ environment:
   KERNELSCOPE_DEBUG=1  the traceback of an unexpected error
   KERNELSCOPE_DCGM     live SM and DRAM of GPUs before Hopper: a dcgm-exporter here (http://localhost:9400/metrics),
                        or dcgmi for DCGM's host engine
+  KERNELSCOPE_THEME    the screen's theme (as --theme)
   NO_COLOR             no colours (as --no-color)
 """
 
@@ -165,7 +167,9 @@ def _global_options(parser: argparse.ArgumentParser, *, first: bool) -> None:
     )
     group.add_argument("--ascii", action="store_true", default=default(False), help="no glyphs outside ASCII")
     group.add_argument("--no-color", action="store_true", default=default(False), help="no colours")
-    group.add_argument("--theme", metavar="NAME", default=default(None), help="the screen's theme, by name")
+    group.add_argument(
+        "--theme", metavar="NAME", choices=THEMES, default=default(None), help=f"the screen's: {', '.join(THEMES)}"
+    )
     group.add_argument(
         "--no-mouse", action="store_true", default=default(False), help="leave the mouse to the terminal"
     )

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from profilers.collectors.files import Growing, newest
+from profilers.collectors.protocol import LOG
 from profilers.rules.names import visible
 from tui.cli.output import plain, talk
-from tui.format import significant
+from tui.format import duration, significant
 
 if TYPE_CHECKING:
     from profilers.runs.folder import RunFolder
@@ -65,7 +66,7 @@ class _Output:
     """The log of a run as it grows."""
 
     def __init__(self, run: RunFolder) -> None:
-        self._file = Growing(run.path / "worker.log")
+        self._file = Growing(run.path / LOG)
 
     def news(self, last: bool = False) -> list[str]:
         """Lines that have been finished since the last call; with ``last`` also one that never was. Of a line that was
@@ -142,16 +143,7 @@ def line(name: str, status: Status) -> str:
     if status.windows_total or status.windows_done:
         parts.append(f"window {status.windows_done}/{status.windows_total or '?'}")
     if status.live and status.eta_s is not None:
-        parts.append(f"{_duration(status.eta_s)} left")
+        parts.append(f"{duration(status.eta_s)} left")
     if status.cause:
         parts.append(status.cause)
     return " · ".join(parts)
-
-
-def _duration(seconds: float) -> str:
-    whole = max(round(seconds), 0)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

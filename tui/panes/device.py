@@ -11,32 +11,19 @@ from rich.segment import Segment
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 
-from profilers.analysis.registry import Col, Table
+from profilers.analysis.registry import Table
 from tui.cells import fit
+from tui.format import duration
 from tui.panes.base import Pane
-from tui.panes.device_rows import GpuRows, _seconds, gpus_of
+from tui.panes.device_rows import GpuRows, gpus_of
 from tui.snapshot import RunView
-from tui.telemetry import Series
+from tui.telemetry import SAMPLES, Series
 from tui.widgets.cell_lines import CellLines
 from tui.widgets.chrome import PaneLine
 from tui.widgets.sparkline import sparkline
 
 if TYPE_CHECKING:
     import pandas as pd
-
-SAMPLES_TABLE = Table(
-    "samples",
-    "What did the device report, when?",
-    (
-        Col("t_ns", "time ns"),
-        Col("device", "device"),
-        Col("metric", "metric"),
-        Col("value", "value", "number"),
-        Col("unit", "unit"),
-        Col("source", "source"),
-    ),
-    "",
-)
 
 LABELS = {
     "util_pct": "kernel resident",
@@ -93,7 +80,6 @@ class Details(CellLines):
         super().__init__()
         self.series: list[Series] = []
         self.reasons: Sequence[tuple[str, str, str]] = ()
-        self.host_only = True
 
     def show(self, series: list[Series], reasons: Sequence[tuple[str, str, str]]) -> None:
         self.series, self.reasons = series, reasons
@@ -193,7 +179,7 @@ def _energy(series: list[Series]) -> list[str]:
     if found is None or len(found.values) < 2 or found.values[-1] < found.values[0]:
         return []
     seconds = (found.times_ns[-1] - found.times_ns[0]) / 1e9
-    return [f"{found.values[-1] - found.values[0]:,.0f} J in {_seconds(round(seconds))}"]
+    return [f"{found.values[-1] - found.values[0]:,.0f} J in {duration(seconds)}"]
 
 
 class DevicePane(Pane):
@@ -264,7 +250,7 @@ The line above says how old the newest sample is and what sampling costs the mac
         newest = max((s.times_ns[-1] for s in series if s.times_ns), default=0)
         if newest and view.status.live:
             age = (time.time_ns() - newest) / 1e9
-            words.append(f"newest {_seconds(max(round(age), 0))} old")
+            words.append(f"newest {duration(age)} old")
         costs = [sorted(s.values)[len(s.values) // 2] for s in series if s.metric == "sampling_ms" and s.values]
         if costs:
             words.append(f"a sample costs {costs[0]:.2g} ms")
@@ -272,7 +258,7 @@ The line above says how old the newest sample is and what sampling costs the mac
 
     def exported(self) -> tuple[Table, pd.DataFrame] | None:
         view = self._view
-        return (SAMPLES_TABLE, view.samples) if view is not None and view.telemetry.count else None
+        return (SAMPLES, view.samples) if view is not None and view.telemetry.count else None
 
     def focus_inside(self) -> None:
         self.query_one(VerticalScroll).focus()

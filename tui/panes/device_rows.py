@@ -11,6 +11,7 @@ from rich.segment import Segment
 
 from tui.bars import _merge
 from tui.cells import fit
+from tui.format import duration
 from tui.palette import Palette
 from tui.telemetry import Series
 from tui.widgets.cell_lines import CellLines
@@ -133,7 +134,7 @@ class GpuRows(CellLines):
         room = max(width - fixed - 1, 0)
         first, size = frame_of(gpus, room)
         muted = p.style(p.muted)
-        scale = f"states, {_seconds(size // _SECOND)} a cell" if size and room >= 12 else ""
+        scale = f"states, {duration(size // _SECOND)} a cell" if size and room >= 12 else ""
         head = fit("GPU", name) + fit("resident", 9, True) + fit("SM", 5, True) + fit("DRAM", 6, True)
         head += fit("tensor", 8, True) + fit("memory GB", 11, True) + fit("W", 6, True) + " " * spark
         head += (fit("C", 5, True) if wide else "") + "     " + " " + fit(scale, room)
@@ -180,7 +181,7 @@ class GpuRows(CellLines):
     def _shares(self, gpu: Gpu, name: int, width: int) -> list[Segment]:
         p = self.palette
         out = [Segment(fit(gpu.device, name), p.style(p.text))]
-        tail = f"{gpu.summary.flips_per_minute:.0f} flips/min over {_seconds(round(gpu.summary.known_s))}"
+        tail = f"{gpu.summary.flips_per_minute:.0f} flips/min over {duration(gpu.summary.known_s)}"
         used = name + len(tail) + 2
         for state, _, pct in gpu.summary.shares:
             text = f"{shown(state, p)} {pct:.0f} %"
@@ -229,15 +230,3 @@ def _pct(value: float, cells: int, p: Palette) -> str:
 
 def _whole(value: float, cells: int, p: Palette) -> str:
     return fit(_dash(p) if value != value else f"{value:.0f}", cells, True)
-
-
-def _seconds(seconds: int) -> str:
-    """A length of time in at most two units."""
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 3600:
-        minutes, rest = divmod(seconds, 60)
-        return f"{minutes} min {rest:02d} s" if rest else f"{minutes} min"
-    if seconds < 172_800:
-        return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
-    return f"{seconds // 86_400} days"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from tui.format import significant
 from tui.panes.base import TablePane
-from tui.widgets.chrome import PaneLine, milliseconds
+from tui.widgets.chrome import PaneLine
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,4 +48,4 @@ def verdict(frame: pd.DataFrame) -> str:
     row = slowest.iloc[0]
     behind, step = float(row["behind_us"]), float(row["step_us"])
     share = f" ({100 * behind / step:.0f} % of a step)" if step else ""
-    return f"Slowest: {row['device']}, +{milliseconds(behind / 1e3)} ms work{share}"
+    return f"Slowest: {row['device']}, +{significant(behind / 1e3)} ms work{share}"

@@ -11,7 +11,7 @@ from textual.message import Message
 from profilers.rules.names import visible
 from tui import bars
 from tui.cells import fit, width
-from tui.format import ascii_text
+from tui.format import ascii_text, duration, significant
 from tui.snapshot import RunView
 from tui.widgets.lines import Lines
 
@@ -75,9 +75,9 @@ class Headline(Lines):
         status = view.status
         right = []
         if status.step_ms is not None:
-            spread_text = f" ±{milliseconds(status.step_ms_spread)}" if status.step_ms_spread is not None else ""
+            spread_text = f" ±{significant(status.step_ms_spread)}" if status.step_ms_spread is not None else ""
             plain = spread_text.replace("±", "+-") if p.ascii else spread_text
-            right.append(Segment(f"step {milliseconds(status.step_ms)}{plain} ms", p.style(p.text, bold=True)))
+            right.append(Segment(f"step {significant(status.step_ms)}{plain} ms", p.style(p.text, bold=True)))
             if view.status.parameters:
                 right.insert(0, Segment(f"{amount(view.status.parameters)} parameters   ", p.style(p.muted)))
         if self.place:
@@ -136,19 +136,6 @@ class Headline(Lines):
         return left
 
 
-def milliseconds(value: float) -> str:
-    """Three significant digits."""
-    return (
-        f"{value:,.0f}"
-        if value >= 100
-        else f"{value:.1f}"
-        if value >= 10
-        else f"{value:.2f}"
-        if value >= 1
-        else f"{value:.3f}"
-    )
-
-
 def amount(value: float) -> str:
     """124 M, 6.7 B."""
     for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
@@ -156,13 +143,6 @@ def amount(value: float) -> str:
             number = value / size
             return f"{number:.0f} {letter}" if number >= 100 else f"{number:.1f} {letter}"
     return f"{value:.0f}"
-
-
-def duration(seconds: float) -> str:
-    """14 s, 3 min, 1.5 h."""
-    if seconds < 90:
-        return f"{max(seconds, 0):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class TabLine(Lines):

@@ -13,7 +13,7 @@ from tui.cli.checks.check import Check
 
 NEEDED = ("torch", "transformers", "textual", "rich", "pandas", "numpy", "pyarrow", "msgspec", "psutil", "nvidia-ml-py")
 OPTIONAL = {
-    "torchvision": "its detection and segmentation models cannot run: pip install 'kernelscope[vision]'",
+    "torchvision": "detectors run in kernelscope's own parts, without its kernels: pip install 'kernelscope[vision]'",
     "diffusers": "diffusion models cannot run: pip install 'kernelscope[diffusion]'",
     "onnxruntime": "--backend onnxruntime cannot run: pip install 'kernelscope[ort]'",
     "torchao": "--quant int8wo, int4wo and fp8 cannot run: pip install 'kernelscope[quant]'",

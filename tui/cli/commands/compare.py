@@ -11,15 +11,11 @@ launch-bound to device-bound. --sweep LAUNCH shows that table alone for all runs
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from profilers.analysis.compare_tables import rows_table, summary_table
 from tui.cli.errors import FINE, UsageError
 from tui.cli.output import add_output_arguments, chosen_format, print_table, talk, talk_notes
 from tui.cli.targets import add_analysis_arguments, open_target, options_of, root_of
-
-if TYPE_CHECKING:
-    pass
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

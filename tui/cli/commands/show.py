@@ -1,8 +1,8 @@
 """One table of a run or of a recording, on stdout or into a file.
 
-TABLE: summary (the default), shares, groups, kernels, operators, expansion, coverage, gemms, roofline, states,
-transitions, runlengths, utilization, timeline, idle, communication, bound, whatif, fusion, fusion_rate, advice,
-notes; of a run also samples.
+TABLE: summary (the default), shares, shares_by_group, groups, kernels, operators, expansion, coverage, gemms, roofline,
+roofline_groups, roofs, states, transitions, runlengths, utilization, timeline, idle, communication, ranks, whatif,
+fusion, fusion_rate, advice, bound, notes; of a run also samples.
 
 With --follow the table is printed again whenever a window has been recorded, until the run ends. In JSON each of these
 is one line: {"windows": 7, "table": "kernels", "rows": [...]}.
@@ -15,10 +15,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profilers.analysis.registry import Col, Table
+from profilers.analysis.registry import Table
 from tui.cli.errors import FAILED, FINE, UsageError
 from tui.cli.output import add_output_arguments, chosen_format, emit, print_table, talk, talk_notes
 from tui.cli.targets import add_analysis_arguments, open_target, options_of, root_of, rules_of, table_of, with_rules
+from tui.telemetry import SAMPLES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,20 +28,6 @@ if TYPE_CHECKING:
     from profilers.tables import Recording
 
 POLL_S = 0.5
-
-SAMPLES = Table(
-    "samples",
-    "What did the devices say of themselves meanwhile?",
-    (
-        Col("t_ns", "time ns"),
-        Col("device", "device"),
-        Col("metric", "metric"),
-        Col("value", "value", "number"),
-        Col("unit", "unit"),
-        Col("source", "source"),
-    ),
-    "",
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from tui.cli.errors import FAILED, FINE, SOME_FAILED
-from tui.cli.output import talk
-from tui.cli.targets import root_of
+from tui.cli.many import each_run
+
+if TYPE_CHECKING:
+    from profilers.runs.folder import RunFolder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,20 +18,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from profilers.runs.folder import RunsError, find_run
     from profilers.runs.launch import stop
 
-    failed = 0
-    for text in args.runs_to_stop:
-        try:
-            folder = find_run(root_of(args), text)
-            status = folder.effective_status()
-            if not status.live:
-                talk(f"{folder.id} does not go on: it is {status.state}")
-                continue
-            stop(folder)
-            talk(f"{folder.id}: stopping; its {status.windows_done} windows stay")
-        except RunsError as error:
-            talk(f"kernelscope: {error}")
-            failed += 1
-    return FINE if not failed else FAILED if failed == len(args.runs_to_stop) else SOME_FAILED
+    def ended(folder: RunFolder) -> str:
+        status = folder.effective_status()
+        if not status.live:
+            return f"does not go on: it is {status.state}"
+        stop(folder)
+        return f"stopping; its {status.windows_done} windows stay"
+
+    return each_run(args, args.runs_to_stop, ended)
