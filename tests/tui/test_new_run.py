@@ -174,3 +174,43 @@ def test_a_run_from_the_screen_to_its_tables(root: Path) -> None:
         assert [share.name for share in shares] == ["device", "operator", "wall"]
 
     drive(root, look)
+
+
+def test_the_mouse_picks_an_option_and_starts(root: Path) -> None:
+    async def look(pilot: Pilot[Any], app: KernelscopeApp) -> None:
+        screen = await opened(pilot, app)
+        screen.query_one("#models", PickList).focus()
+        await pilot.press("space")
+        choices = screen.query_one("#choices", Choices)
+        row = [choice.name for choice in choices.choices].index("dtype")
+        line = "".join(segment.text for segment in choices.build(choices.size.width)[row])
+        await pilot.click(choices, offset=(line.index("fp16"), row))
+        await pilot.pause()
+        assert "--dtype fp16" in shlex.join(screen.argv())
+        await pilot.click(choices, offset=(line.index("[default]") + 1, row))
+        await pilot.pause()
+        assert "--dtype" not in screen.argv()
+        started: list[list[str]] = []
+        screen.start = lambda argv: started.append(argv)  # type: ignore[assignment,method-assign,return-value]
+        box = screen.query_one("#new-run")
+        words = "space picks · a: whole suite · enter goes on · ctrl+s starts · ctrl+y copies"
+        left = box.region.right - 3 - len(words)
+        await pilot.click(offset=(left + words.index("ctrl+s"), box.region.bottom - 1))
+        await pilot.pause()
+        assert started == [screen.argv()]
+
+    drive(root, look)
+
+
+def test_the_mouse_turns_towards_options_that_are_cut(root: Path) -> None:
+    async def look(pilot: Pilot[Any], app: KernelscopeApp) -> None:
+        screen = await opened(pilot, app)
+        choices = screen.query_one("#choices", Choices)
+        row = [choice.name for choice in choices.choices].index("backend")
+        first, second = choices.choices[row].options[:2]
+        line = "".join(segment.text for segment in choices.build(choices.size.width)[row])
+        await pilot.click(choices, offset=(line.index("…"), row))
+        await pilot.pause()
+        assert (first, choices.value("backend")) == ("eager", second)
+
+    drive(root, look, size=(80, 24))

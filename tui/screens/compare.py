@@ -38,7 +38,9 @@ class CompareScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="compare") as box:
             box.border_title = "Compare"
-            box.border_subtitle = "space picks · enter compares · escape back"
+            box.border_subtitle = (
+                "space picks · [@click=screen.go]enter compares[/] · [@click=screen.dismiss]escape back[/]"
+            )
             yield Static(f"a  {visible(self.base_title)}, with:", markup=False)
             yield PickList(id="compare-with")
             yield Static("", id="compare-error", classes="error", markup=False)

@@ -148,7 +148,10 @@ class ComparisonScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="comparison") as box:
             box.border_title = "Compare"
-            box.border_subtitle = "b operators, groups · tab summary · / filter · e export · escape back"
+            box.border_subtitle = (
+                "[@click=screen.turn]b operators, groups[/] · tab summary · [@click=screen.filter]/ filter[/] · "
+                "[@click=app.export]e export[/] · [@click=screen.back]escape back[/]"
+            )
             yield PaneLine(id="compare-line")
             yield PairedBars()
             yield SweepLine()

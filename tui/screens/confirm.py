@@ -7,6 +7,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -28,7 +29,8 @@ class ConfirmScreen(ModalScreen[bool]):
             box.border_title = "Sure?"
             yield Static(self.question, markup=False)
             yield Static("")
-            yield Static(f"y  {self.yes}     n  leave it", classes="hint", markup=False)
+            answers = "[@click=screen.answer(True)]y  $yes[/]     [@click=screen.answer(False)]n  leave it[/]"
+            yield Static(Content.from_markup(answers, yes=self.yes), classes="hint")
 
     def action_answer(self, yes: bool) -> None:
         self.dismiss(yes)

@@ -63,7 +63,10 @@ class DrillScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="drill") as box:
             box.border_title = "Operator" if self.is_operator else "Kernel"
-            box.border_subtitle = "escape back · enter further · e export · y copy the name"
+            box.border_subtitle = (
+                "[@click=screen.dismiss]escape back[/] · enter further · [@click=app.export]e export[/] · "
+                "[@click=screen.copy_name]y copy the name[/]"
+            )
             yield Static(visible(self.name_), id="drill-name", markup=False)
             yield Static(self._facts(), classes="hint", markup=False)
             for name in self.tables:

@@ -49,7 +49,10 @@ class ExportScreen(ModalScreen[None]):
             yield Static("path", classes="label")
             yield Input(str(Path.cwd() / (self.file_name + EXTENSIONS.get(formats[0], ".svg"))), id="path")
             yield Static("", classes="error", id="export-error", markup=False)
-            yield Static("enter in the path, or ctrl+s, writes · escape goes back", classes="hint")
+            yield Static(
+                "enter in the path, or [@click=screen.write]ctrl+s, writes[/] · [@click=screen.dismiss]escape goes back[/]",
+                classes="hint",
+            )
 
     def on_mount(self) -> None:
         self.query_one(Choices).focus()

@@ -41,7 +41,7 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="help") as box:
             box.border_title = f"Help · {self.pane.title}"
-            box.border_subtitle = "escape back"
+            box.border_subtitle = "[@click=screen.dismiss]escape back[/]"
             with VerticalScroll(id="help-body"):
                 yield Markdown(self.pane.help.strip())
                 yield Static(self._keys(), markup=False)

@@ -45,7 +45,11 @@ class NewRunScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="new-run") as box:
             box.border_title = "New run"
-            box.border_subtitle = "space picks · a: whole suite · enter goes on · ctrl+s starts · ctrl+y copies"
+            # What needs no cursor can be clicked; the first words are cut where it is narrow.
+            box.border_subtitle = (
+                "space picks · a: whole suite · enter goes on · [@click=screen.start]ctrl+s starts[/] · "
+                "[@click=screen.copy]ctrl+y copies[/]"
+            )
             with Horizontal(id="new-run-body"):
                 with Vertical(id="new-run-models"):
                     yield Input(placeholder="/ search, or type train.py, model.py:build, a model id", id="search")

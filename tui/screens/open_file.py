@@ -10,6 +10,7 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 from textual.worker import get_current_worker
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 LOOKS_LIKE = (".json", ".gz", ".sqlite", ".csv", ".nsys-rep", ".ncu-rep")
 MOST = 500
+BACK = "[@click=screen.back]escape goes back[/]"
 
 
 class OpenScreen(ModalScreen[None]):
@@ -42,7 +44,7 @@ class OpenScreen(ModalScreen[None]):
             yield Input(str(Path.cwd()) + os.sep, id="path", select_on_focus=False)
             yield PickList(several=False, id="files")
             yield Static("", classes="error", id="open-error", markup=False)
-            yield Static("enter opens · down goes to the list · escape goes back", classes="hint", id="open-hint")
+            yield Static(f"enter opens · down goes to the list · {BACK}", classes="hint", id="open-hint")
 
     def on_mount(self) -> None:
         self.query_one("#path", Input).focus()
@@ -94,7 +96,7 @@ class OpenScreen(ModalScreen[None]):
             return
         self._reading = True
         self._say("")
-        self._hint(f"reading {path.name} …  escape gives up")
+        self._hint("reading $name …  [@click=screen.back]escape gives up[/]", name=visible(path.name))
         self.read(path)
 
     @work(thread=True, group="open", description="reading a recording", exit_on_error=False)
@@ -126,7 +128,7 @@ class OpenScreen(ModalScreen[None]):
     def _failed(self, text: str) -> None:
         self._reading = False
         self._say(text)
-        self._hint("enter opens · escape goes back")
+        self._hint(f"enter opens · {BACK}")
 
     def _done(self, key: str) -> None:
         self.app.post_message(Opened(key))
@@ -136,9 +138,10 @@ class OpenScreen(ModalScreen[None]):
         if self.is_mounted:
             self.query_one("#open-error", Static).update(text)
 
-    def _hint(self, text: str) -> None:
+    def _hint(self, markup: str, **foreign: str) -> None:
+        """Words below the list; ``foreign`` ones are put in as they are, brackets too."""
         if self.is_mounted:
-            self.query_one("#open-hint", Static).update(text)
+            self.query_one("#open-hint", Static).update(Content.from_markup(markup, **foreign))
 
     def action_back(self) -> None:
         self.workers.cancel_group(self, "open")

@@ -60,10 +60,15 @@ class Choices(Lines, can_focus=True):
         self.at = min(self.at, max(len(self.choices) - 1, 0))
         self.redraw()
 
+    @property
+    def _label(self) -> int:
+        """Cells of the column of labels."""
+        return max((len(c.label) for c in self.choices), default=0) + 2
+
     def build(self, width: int) -> list[list[Segment]]:
         p = self.palette
         out = []
-        label = max((len(c.label) for c in self.choices), default=0) + 2
+        label = self._label
         for index, choice in enumerate(self.choices):
             on = self.has_focus and index == self.at
             sign = p.mark("cursor") if on else " "
@@ -133,11 +138,29 @@ class Choices(Lines, can_focus=True):
         self.redraw()
 
     def on_click(self, event: events.Click) -> None:
-        if event.y < len(self.choices):
-            if self.at == event.y:
-                self.action_turn(1)
-            self.at = event.y
-            self.redraw()
+        """The option under the mouse is chosen, a sign of cut ones turns towards them; elsewhere a line is marked first."""
+        if not 0 <= event.y < len(self.choices):
+            return
+        marked, self.at = self.at == event.y, event.y
+        choice = self.choices[event.y]
+        ellipsis = self.palette.mark("ellipsis")
+        shown = (
+            window(choice.options, choice.value, self.size.width - self._label - 2, ellipsis) if choice.options else []
+        )
+        left, hit = self._label + 2, ""
+        for place, (text, _) in enumerate(shown):
+            if left <= event.x < left + width(text):
+                cut = text == ellipsis
+                hit = "" if cut else text[1:-1]
+                if cut:
+                    self.action_turn(1 if place else -1)
+                    marked = False
+            left += width(text)
+        if hit:
+            self._set(hit)
+        elif marked:
+            self.action_turn(1)
+        self.redraw()
 
 
 def window(options: Sequence[str], chosen: str, room: int, ellipsis: str) -> list[tuple[str, bool]]:
