@@ -7,6 +7,7 @@ unless said so. Imports torch.
 
 from __future__ import annotations
 
+import math
 import shutil
 import statistics
 import time
@@ -28,6 +29,11 @@ SLOW_STEP_S = 2.0
 
 GOES_ON = "all is recorded, the script goes on"
 UNRECORDED = "paused: it has no steps to rest between and goes on, unrecorded"
+
+WARM_S = 0.02
+MOST_PLAIN_STEPS = 10
+"""Short steps are taken unprofiled for so long between two windows, but not more of them: writing a trace leaves the
+caches cold, which makes the first step after it twice as long where a step takes a millisecond."""
 
 _WAIT_POLL_S = 0.02
 _PAUSE_LOOK_S = 0.1
@@ -202,13 +208,22 @@ class Session:
     # --- windows ------------------------------------------------------------------------------------------------------
 
     def _start_windows(self) -> None:
-        if self._timed and statistics.median(self._timed) > SLOW_STEP_S:
-            self._wait = 0
+        if self._timed:
+            self._wait = self._plain_steps(statistics.median(self._timed))
+        if self._wait == 0:
             self._note("slow steps: no unprofiled step between windows")
         if compiled_frames():
             self._note("torch.compile is at work: kernels of compiled code do not know their module")
         self._windows_began = time.perf_counter()
         self._open_windows()
+
+    def _plain_steps(self, step_s: float) -> int:
+        """Unprofiled steps between two windows. A script has only so many steps: it gives one."""
+        if step_s > SLOW_STEP_S:
+            return 0
+        if self.spec.target == "script":
+            return 1
+        return min(MOST_PLAIN_STEPS, max(1, math.ceil(WARM_S / max(step_s, 1e-9))))
 
     def _open_windows(self) -> None:
         self._count = 0
@@ -391,7 +406,7 @@ class Session:
         left = spec.timed_steps - (self._count if self.progress.state == "timing" else 0)
         if self.progress.state == "warming":
             left += spec.warmup - self._count
-        windows_s = spec.windows * (1 + spec.steps + (step_s <= SLOW_STEP_S)) * step_s
+        windows_s = spec.windows * (1 + spec.steps + self._plain_steps(step_s)) * step_s
         if spec.seconds is not None:
             windows_s = min(windows_s, spec.seconds)
         self.progress.eta_s = max(0, left) * step_s + windows_s

@@ -81,8 +81,8 @@ def measure(tmp_path: Path, step, **changes) -> tuple[Progress, list[Progress], 
 def test_steps_and_windows_are_as_asked(tmp_path):
     calls = []
     progress, said, traces, steps = measure(tmp_path, lambda: calls.append(torch.mm(X, X)), steps=3)
-    # Warm-up, timed, and for each window one step without profiler, one for the profiler's own warm-up, three recorded.
-    assert steps == len(calls) == 2 + 4 + 2 * (1 + 1 + 3)
+    # Warm-up, timed, and for each window some without profiler, one for the profiler's own warm-up, three recorded.
+    assert steps == len(calls) == 2 + 4 + 2 * (session.MOST_PLAIN_STEPS + 1 + 3)
     assert progress.steps_timed == 4 and progress.windows_done == 2
     assert progress.step_ms > 0 and progress.between_step_ms > 0 and progress.window_step_ms > 0
     assert list(dict.fromkeys(p.state for p in said)) == ["warming", "timing", "profiling"]
@@ -93,6 +93,22 @@ def test_steps_and_windows_are_as_asked(tmp_path):
         assert sum(count for name, count in names.items() if name.startswith("ProfilerStep#")) == 3
         assert "Input Dims" in next(event for event in trace if event["name"] == "aten::mm")["args"]
     assert not list((tmp_path / "raw").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("target", "step_s", "plain"),
+    [
+        ("catalogue", 0.0, session.MOST_PLAIN_STEPS),
+        ("catalogue", session.WARM_S / 4, 4),
+        ("catalogue", 1.0, 1),
+        ("catalogue", 3.0, 0),
+        ("script", 0.001, 1),
+    ],
+)
+def test_short_steps_are_taken_plain_until_the_caches_are_warm(tmp_path, target, step_s, plain):
+    spec = Spec(name="s", workload="w", target=target)
+    run = Session(spec, tmp_path, torch.device("cpu"), lambda progress: None, Progress())
+    assert run._plain_steps(step_s) == plain
 
 
 def test_no_windows_is_a_plain_timing(tmp_path):
