@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -124,6 +125,19 @@ def test_ctrl_c_says_how_to_come_back_and_a_second_one_stops_waiting(
 def test_one_ctrl_c_waits_on(run: RunFolder, script: Callable[[list[object]], None]) -> None:
     script([RUNNING[1], KeyboardInterrupt(), RUNNING[-1]])
     assert waiting.wait([run]) == [run]
+
+
+def test_ctrl_c_while_runs_start_is_said_with_them(
+    run: RunFolder, script: Callable[[list[object]], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with waiting.holding_ctrl_c() as pressed:
+        signal.raise_signal(signal.SIGINT)
+    assert pressed
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    script([RUNNING[1], KeyboardInterrupt()])
+    with pytest.raises(waiting.Interrupted):
+        waiting.wait([run], interrupted=bool(pressed))
+    assert capsys.readouterr().err.count(f"kernelscope stop {run.id[-4:]}") == 1
 
 
 def test_why_a_run_failed_is_in_its_line() -> None:

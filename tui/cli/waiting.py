@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import signal
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from profilers.collectors.files import Growing, newest
@@ -27,10 +30,25 @@ class Interrupted(KeyboardInterrupt):
     """Ctrl-C a second time: waiting is over, the runs go on."""
 
 
-def wait(runs: Sequence[RunFolder], *, output: bool = False) -> list[RunFolder]:
+@contextlib.contextmanager
+def holding_ctrl_c() -> Iterator[list[int]]:
+    """Inside, Ctrl-C is kept in the list that this yields: runs that are being started are then never left unsaid."""
+    pressed: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # signals come to the main thread alone
+        yield pressed
+        return
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def wait(runs: Sequence[RunFolder], *, output: bool = False, interrupted: bool = False) -> list[RunFolder]:
     """Return the runs once all have ended. Ctrl-C says that they go on; once more raises :class:`Interrupted`.
 
-    ``output``: what the (only) run prints is passed on to stderr as it comes.
+    ``output``: what the (only) run prints is passed on to stderr as it comes. ``interrupted``: Ctrl-C was pressed once
+    already, while they were started.
     """
     lines = _Lines(runs)
     printed = _Output(runs[0]) if output else None
@@ -47,6 +65,9 @@ def wait(runs: Sequence[RunFolder], *, output: bool = False) -> list[RunFolder]:
             if not any(status.live for status in statuses):
                 lines.close()
                 return list(runs)
+            if interrupted:
+                interrupted = False
+                raise KeyboardInterrupt
             time.sleep(POLL_S)
         except KeyboardInterrupt:
             lines.close()

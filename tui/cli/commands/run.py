@@ -107,8 +107,10 @@ def run(args: argparse.Namespace) -> int:
 def start(specs: list[Spec], args: argparse.Namespace, *, screen: bool) -> int:
     """Launch the specs; then the screen, or waiting with progress and tables, or (``--detach``) their ids on stdout."""
     from profilers.runs.launch import launch
+    from tui.cli.waiting import holding_ctrl_c, wait
 
-    runs = launch(specs, root_of(args))
+    with holding_ctrl_c() as pressed:
+        runs = launch(specs, root_of(args))
     if args.detach:
         for folder in runs:
             print(folder.id)
@@ -118,11 +120,11 @@ def start(specs: list[Spec], args: argparse.Namespace, *, screen: bool) -> int:
 
         return open_screen(args, runs[0].id)
     from tui.cli.results import print_results
-    from tui.cli.waiting import wait
 
     for folder in runs:
         talk(f"started {folder.id}")
-    ended = wait(runs, output=len(specs) == 1 and specs[0].target == "script")
+    output = len(specs) == 1 and specs[0].target == "script"
+    ended = wait(runs, output=output, interrupted=bool(pressed))
     return print_results(ended, args)
 
 
