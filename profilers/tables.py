@@ -186,8 +186,8 @@ SAMPLES = Schema(
         Column("device", "category", "cuda:0 ... or cpu, cpu/3 for one core"),
         Column("metric", "category", "util_pct, memory_used_gb, power_w, sm_pct, dram_pct ..."),
         Column("value", "float64", "the value"),
-        Column("unit", "category", "%, GB, W, MHz, C, MiB/s"),
-        Column("source", "category", "nvml | gpm | dcgm | psutil | perf"),
+        Column("unit", "category", "%, GB, W, MHz, C, MiB/s ..."),
+        Column("source", "category", "nvml | gpm | dcgm | psutil | perf; self: what sampling itself takes"),
     ),
 )
 
@@ -220,7 +220,7 @@ class Note:
 class Origin:
     """Where a recording comes from. ``path`` is the name the user gave, never one read from inside the file."""
 
-    kind: str  # kineto | nsys | ncu | cupti | ort | run | replay
+    kind: str  # kineto | nsys | ncu | cupti | ort | trt | run | replay
     path: str = ""
     tool: str = ""
     rank: int | None = None

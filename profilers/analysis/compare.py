@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from profilers.analysis import tally
+from profilers.analysis.expansion import owners
 from profilers.analysis.options import Options
 from profilers.analysis.states import mean_run_length, states
 from profilers.analysis.view import View, pct, view
@@ -177,13 +178,7 @@ def _times(v: View, by: By, per_step: bool) -> tuple[dict[str, float], dict[str,
     if per_step:
         rows = rows[v.kernels["step"].to_numpy()[rows] != NONE]
     if by == "operator":
-        names = np.append(tally.texts(v.operators["name"]), ["(no operator)"])
-        inner = v.operator_row[rows]
-        code = np.full(rows.size, names.size - 1, np.int64)
-        if len(v.operators):
-            outer = np.where(inner >= 0, v.outermost[inner], NONE)
-            owner = np.where(outer >= 0, outer, inner)
-            code[owner >= 0] = tally.codes(v.operators["name"])[owner[owner >= 0]]
+        code, names = owners(v, rows)
     else:
         column = "name" if by == "kernel" else "group"
         names, code = tally.texts(v.kernels[column]), tally.codes(v.kernels[column])[rows]

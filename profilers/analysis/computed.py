@@ -63,9 +63,7 @@ def computed(recording: Recording, *, rules: RuleSet | None = None) -> Recording
             Note("uncosted", "operators whose bytes do not follow from their shapes: they take no time", unknown)
         )
     origin = replace(recording.origin, extra={**recording.origin.extra, COMPUTED: REFERENCE})
-    made = recording.replace(
-        operators=operators, kernels=kernels, steps=steps, runtime=recording.runtime, notes=tuple(notes), origin=origin
-    )
+    made = recording.replace(operators=operators, kernels=kernels, steps=steps, notes=tuple(notes), origin=origin)
     return prepare(made, rules=rules)
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from profilers.analysis import tally
 from profilers.analysis.options import Options
-from profilers.analysis.view import view
+from profilers.analysis.view import Ints, View, view
 from profilers.tables import Recording
 
 NO_OPERATOR = "(no operator)"
@@ -21,14 +21,8 @@ def expansion(recording: Recording, options: Options) -> pd.DataFrame:
     that ``kernels`` adds up to all kernels. Operators that launch nothing are left out.
     """
     v = view(recording)
-    names = np.append(tally.texts(v.operators["name"])[:-1], [NO_OPERATOR])
-    none = names.size - 1
+    owner, names = owners(v, v.rows)
     code = tally.codes(v.operators["name"])
-    inner = v.operator_row[v.rows]
-    owner = np.full(v.rows.size, none, np.int64)
-    linked = inner >= 0
-    outer = v.outermost[inner[linked]] if len(code) else inner[linked]
-    owner[linked] = code[np.where(outer >= 0, outer, inner[linked])]
     kernels = tally.count(owner, names.size)
     different = tally.distinct(owner, tally.codes(v.kernels["name"])[v.rows], names.size)
     is_outer = v.outermost == np.arange(len(code))
@@ -39,3 +33,16 @@ def expansion(recording: Recording, options: Options) -> pd.DataFrame:
     return tally.frame(
         operator=names[order], calls=calls[order], kernels=kernels[order], distinct_kernels=different[order]
     )
+
+
+def owners(v: View, rows: Ints) -> tuple[Ints, np.ndarray]:
+    """For each of these rows of ``kernels`` the outermost operator that launched it (an autograd node where nothing is
+    around that), as a position among the names that come second; the last of them is :data:`NO_OPERATOR`."""
+    names = np.append(tally.texts(v.operators["name"])[:-1], [NO_OPERATOR])
+    code = np.full(rows.size, names.size - 1, np.int64)
+    inner = v.operator_row[rows]
+    linked = np.flatnonzero(inner >= 0)
+    if linked.size:
+        outer = v.outermost[inner[linked]]
+        code[linked] = tally.codes(v.operators["name"])[np.where(outer >= 0, outer, inner[linked])]
+    return code, names

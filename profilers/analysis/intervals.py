@@ -75,6 +75,13 @@ def covered(start: Ints, end: Ints, starts: Ints, ends: Ints) -> Ints:
     return np.asarray(np.maximum(length, 0), np.int64)
 
 
+def alone(start: Ints, end: Ints, others: tuple[Ints, Ints], within: tuple[Ints, Ints]) -> int:
+    """Nanoseconds of ``within`` in which one of these intervals ran and none of the ``others`` did (both disjoint and
+    sorted, see :func:`union`)."""
+    both = union(np.r_[start, others[0]], np.r_[end, others[1]])
+    return int(covered(*both, *within).sum() - covered(*others, *within).sum())
+
+
 @dataclass(frozen=True, eq=False)
 class Sharing:
     """Instants divided equally among the intervals that run at them: ``time`` are the instants at which the number of

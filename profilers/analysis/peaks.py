@@ -32,8 +32,7 @@ class PeaksError(ValueError):
 
 @dataclass(frozen=True)
 class Peaks:
-    """Dense TFLOP/s (int8: TOP/s) per type, GB/s and decimal GB of memory of one device; NaN where
-    unknown.
+    """Dense TFLOP/s (int8: TOP/s) per type, GB/s and decimal GB of memory of one device; NaN where unknown.
 
     ``source``: table | estimated | measured | given. ``cite`` says which datasheet and which figures were not found again
     in it, or how they were estimated.

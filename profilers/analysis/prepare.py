@@ -30,8 +30,8 @@ _MADE = ("estimate", "none")
 def prepare(
     recording: Recording, *, rules: RuleSet | None = None, peaks: Mapping[str, Peaks] | None = None
 ) -> Recording:
-    """A recording ready for every analysis. ``rules`` is a rule set (default: the
-    shipped and the user's), ``peaks`` are by device id (default: looked up by the devices' names)."""
+    """A recording ready for every analysis. ``rules``: default are the shipped ones and the user's; ``peaks`` by device id:
+    default is what is looked up by the devices' names."""
     recording = classify(recording, rules)
     priced = costs(recording.operators)
     recording = recording.replace(operators=recording.operators.assign(flops=priced.flops, bytes=priced.bytes))

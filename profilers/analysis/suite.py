@@ -87,23 +87,11 @@ def union(members: Sequence[Member], options: Options | None = None) -> pd.DataF
 
 def operator_time(v: View) -> tuple[np.ndarray, list[str]]:
     """Kernel time in ns by outermost operator, longest first, and the operators' names."""
-    code, names = _outermost(v)
+    code, names = expansion.owners(v, v.rows)
     time = tally.total(code, v.dur[v.rows], len(names))
     order = np.flatnonzero(tally.count(code, len(names)))
     order = order[np.argsort(-time[order], kind="stable")]
     return time[order], [str(names[place]) for place in order]
-
-
-def _outermost(v: View) -> tuple[np.ndarray, np.ndarray]:
-    """Per believed kernel the code of the outermost operator that launched it, and the names of the codes."""
-    names = np.append(tally.texts(v.operators["name"])[:-1], [expansion.NO_OPERATOR])
-    owner = np.full(v.rows.size, names.size - 1, np.int64)
-    inner = v.operator_row[v.rows]
-    linked = inner >= 0
-    if linked.any():
-        outer = v.outermost[inner[linked]]
-        owner[linked] = tally.codes(v.operators["name"])[np.where(outer >= 0, outer, inner[linked])]
-    return owner, names
 
 
 def _row(member: Member, options: Options) -> dict[str, object]:

@@ -26,21 +26,7 @@ from profilers.collectors.failures import UsageError
 from profilers.collectors.modules import PREFIX
 from profilers.collectors.protocol import Progress
 from profilers.collectors.spec import Spec
-
-_TYPES = {
-    torch.float32: "float",
-    torch.float64: "double",
-    torch.float16: "c10::Half",
-    torch.bfloat16: "c10::BFloat16",
-    torch.int64: "long int",
-    torch.int32: "int",
-    torch.int16: "short int",
-    torch.int8: "signed char",
-    torch.uint8: "unsigned char",
-    torch.bool: "bool",
-    torch.complex64: "c10::complex<float>",
-    torch.complex128: "c10::complex<double>",
-}
+from profilers.collectors.typenames import type_name
 
 _COPIES = frozenset({"_to_copy", "clone", "contiguous"})
 _FILLS = {
@@ -175,7 +161,7 @@ def _arguments(schema: Any, args: Any, kwargs: Any) -> list[Any]:
 def _described(value: Any) -> tuple[list[Any], str, str]:
     """Shape, type and value of an argument, as the profiler writes them."""
     if isinstance(value, torch.Tensor):
-        return list(value.shape), _TYPES.get(value.dtype, str(value.dtype)), ""
+        return list(value.shape), type_name(value.dtype), ""
     if isinstance(value, (list, tuple)):
         if value and all(isinstance(part, torch.Tensor) for part in value):
             return [list(part.shape) for part in value], "TensorList", ""

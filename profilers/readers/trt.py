@@ -26,10 +26,10 @@ from profilers.readers.progress import Progress
 from profilers.tables import KERNELS, NONE, OPERATORS, RUNTIME, STEPS, Device, Note, Origin, Recording
 
 PREFIX = "tensorrt::"
-MARK = "tensorrt_layers"
-"""The key that the file begins with; its value is the version of its form."""
 
 _FORM = 1
+"""The version of the file's form: the value of its first key, ``tensorrt_layers``."""
+
 _OPAQUE = frozenset({"", "kgen", "fusion", "Myelin", "MyelinGraph", "ForeignNode"})
 _CONVOLUTION = re.compile(r"^(Cask)?(Gemm)?Convolution$")
 _DTYPES = (

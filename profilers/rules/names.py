@@ -168,9 +168,8 @@ def _type_in(template: str) -> str:
 def _lambda_type(template: str) -> str:
     """The type that an element-wise functor works on: of its lambda's arguments, else of its template arguments."""
     types = _data().types
-    loops = (
-        False  # lambda(int) is the loop over elements, or a functor on integers: believed only if nothing else speaks
-    )
+    # lambda(int) is the loop over elements, or a functor on integers: believed only if nothing else speaks.
+    loops = False
     for arguments in reversed(re.findall(r"lambda\(([\w:, ]+)\)", template)):
         if re.match(r"int(?:, bool)?$", arguments):
             loops = True

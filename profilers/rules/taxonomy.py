@@ -53,7 +53,6 @@ _GROUPS = (
 )
 
 GROUPS: dict[str, Group] = {group.name: group for group in _GROUPS}
-IDLE_LETTER = "·"
 
 
 def class_of(group: str) -> str:

@@ -1,4 +1,5 @@
-"""The second pass of a run: its workload under Nsight Compute, and the counters laid onto its windows."""
+"""The second pass of a run: its workload once more, counted by ncu, by CUPTI or by sampling, and the counters laid onto its
+windows."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ _STALE = frozenset({"utilization_estimated", "utilization_unknown"})
 
 
 class Counting(threading.Thread):
-    """Runs ncu and joins what it measured. ``phase`` and ``eta_s`` say how far it is; ``notes`` what came of it.
+    """Runs the second pass and joins what it measured. ``phase`` and ``eta_s`` say how far it is; ``notes`` what came of it.
 
     Whatever goes wrong is a note: the run's windows are whole without counters.
     """
@@ -56,7 +57,7 @@ class Counting(threading.Thread):
         self.notes: tuple[str, ...] = ()
 
     def stop(self) -> None:
-        """End ncu and the workload under it."""
+        """End the second pass."""
         self._stopped.set()
         self._signal(signal.SIGTERM)
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -295,7 +296,7 @@ class Job:
             complain(self.run.id, error)
 
 
-def worker_environment(environment: os._Environ[str] | dict[str, str], device: str, uuid: str) -> dict[str, str]:
+def worker_environment(environment: Mapping[str, str], device: str, uuid: str) -> dict[str, str]:
     """The worker's environment: it sees its own GPU and no other, by UUID, so that renumbering cannot mislead it.
 
     Without a UUID (no NVML) the visible list that we were given is cut down to the one entry.

@@ -119,8 +119,10 @@ class WindowReader(threading.Thread):
         if isinstance(error, OSError):
             # Not this window's fault: the next would fare no better.
             raise error
+        from profilers.readers.errors import ReadError
+
         line = " ".join(str(error).split())[:300] or type(error).__name__
-        if type(error).__name__ != "ReadError":
+        if not isinstance(error, ReadError):
             traceback.print_exception(error, file=sys.stderr)
             line = f"{type(error).__name__}: {line}"
         self.failed.append(f"window {number} could not be read: {line}")

@@ -22,6 +22,7 @@ from profilers.collectors import files, process, protocol
 from profilers.collectors.failures import UsageError, explain
 from profilers.collectors.protocol import Failure, Progress
 from profilers.collectors.spec import Spec
+from profilers.readers.errors import ReadError
 from profilers.runs.folder import RunFolder, RunsError
 
 if TYPE_CHECKING:
@@ -55,9 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
         play(run, run.spec())
     except Exception as error:
         traceback.print_exc()
-        failure = explain(error)
-        if isinstance(error, RunsError) or type(error).__name__ == "ReadError":
-            failure = Failure(kind="usage", cause=str(error))
+        told = isinstance(error, (ReadError, RunsError))
+        failure = Failure(kind="usage", cause=str(error)) if told else explain(error)
         files.write_atomic(run.path / protocol.FAILURE, _ENCODER.encode(failure))
         return 1
     return 0

@@ -36,6 +36,13 @@ def test_union_and_gaps_cover_each_instant_once(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
+def test_alone_counts_the_instants_of_one_and_not_of_the_others(seed: int) -> None:
+    one, others, within = _random(seed, 15), _random(seed + 100, 8), _random(seed + 200, 5)
+    painted = (_paint(*one) > 0) & (_paint(*others) == 0) & (_paint(*within) > 0)
+    assert intervals.alone(*one, intervals.union(*others), intervals.union(*within)) == painted.sum()
+
+
+@pytest.mark.parametrize("seed", range(20))
 def test_covered_counts_the_shared_instants(seed: int) -> None:
     start, end = _random(seed, 15)
     other = _random(seed + 100, 8)

@@ -17,7 +17,7 @@ CODE = """
 import dataclasses, json
 from profilers.collectors.telemetry.nvidia import NvmlCollector
 from profilers.collectors.telemetry.nvml import Nvml
-from profilers.collectors.telemetry.devices import list_devices, uuid_of, visible
+from profilers.collectors.telemetry.devices import list_devices, visible
 nvml = Nvml()
 collector = NvmlCollector(nvml, visible(nvml.gpus))
 first, second = collector.sample(), collector.sample()
@@ -27,7 +27,7 @@ print(json.dumps({
     "rows": [dataclasses.asdict(row) for row in list_devices(nvml)],
     "first": [[s.device, s.metric, s.value, s.unit, s.reason] for s in first],
     "second": [[s.device, s.metric, s.value, s.unit, s.reason] for s in second],
-    "uuid": uuid_of("cuda:1", nvml),
+    "visible": {name: gpu.uuid for name, gpu in visible(nvml.gpus)},
 }))
 """
 
@@ -62,7 +62,7 @@ def test_sixteen_gpus_one_lost(library):
     # One of the two processes is ours; the other's id means nothing here.
     assert "somebody outside this container" in rows["cuda:0"]["users"] and "," in rows["cuda:0"]["users"]
     assert rows["cpu"]["note"] == ""
-    assert found["uuid"] == "GPU-0001-aaaa"
+    assert found["visible"]["cuda:1"] == "GPU-0001-aaaa"
 
     by_metric = {(device, metric): (value, unit, why) for device, metric, value, unit, why in found["first"]}
     assert by_metric["cuda:0", "util_pct"] == (10.0, "%", "")

@@ -27,11 +27,8 @@ def find(case: Case) -> Finding | None:
         if is_cpu(name) or not copies.size:
             continue
         work = np.flatnonzero(mine & v.is_kernel)
-        begin, end = intervals.union(v.start[copies], v.start[copies] + v.dur[copies])
         busy = intervals.union(v.start[work], v.start[work] + v.dur[work])
-        both = intervals.union(np.r_[begin, busy[0]], np.r_[end, busy[1]])
-        wall = v.wall(device)
-        exposed += float(intervals.covered(*both, *wall).sum() - intervals.covered(*busy, *wall).sum())
+        exposed += intervals.alone(v.start[copies], v.start[copies] + v.dur[copies], busy, v.wall(device))
     rows = np.flatnonzero(across)
     if exposed <= 0:
         return None

@@ -47,10 +47,8 @@ def find(case: Case) -> Finding | None:
         talks += talk.size
         begin, end = intervals.union(v.start[talk], v.start[talk] + v.dur[talk])
         busy = intervals.union(v.start[work], v.start[work] + v.dur[work])
-        wall = v.wall(device)
-        whole += float(intervals.covered(begin, end, *wall).sum())
-        both = intervals.union(np.r_[begin, busy[0]], np.r_[end, busy[1]])
-        exposed += float(intervals.covered(*both, *wall).sum() - intervals.covered(*busy, *wall).sum())
+        whole += float(intervals.covered(begin, end, *v.wall(device)).sum())
+        exposed += intervals.alone(begin, end, busy, v.wall(device))
     if not talks or exposed <= 0:
         return None
     evidence = (

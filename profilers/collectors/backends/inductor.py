@@ -87,7 +87,7 @@ def graph_notes() -> tuple[str, ...]:
 
 
 def _recompilations() -> int:
-    """Compilations of code that had been compiled before: all compiled frames less distinct ones."""
+    """Compilations of code that had been compiled before: those for which Dynamo gives a reason; 0 where it keeps none."""
     try:
         from torch._dynamo.utils import get_compilation_metrics
 

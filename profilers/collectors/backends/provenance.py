@@ -16,12 +16,7 @@ import msgspec
 import torch
 
 from profilers.collectors import files, protocol
-
-_DTYPES = {
-    torch.float32: "float", torch.float64: "double", torch.float16: "c10::Half", torch.bfloat16: "c10::BFloat16",
-    torch.int64: "long int", torch.int32: "int", torch.int16: "short int", torch.int8: "signed char",
-    torch.uint8: "unsigned char", torch.bool: "bool",
-}  # fmt: skip
+from profilers.collectors.typenames import type_name
 
 Fused = dict[str, list[dict[str, str]]]
 """Kernel name as profiled -> its operators: ``name``, ``input_shapes``, ``input_dtypes``, ``input_values`` (as in the
@@ -116,7 +111,7 @@ def _argument(value: Any) -> tuple[Any, str, str]:
     if isinstance(value, torch.fx.Node):
         held = value.meta.get("val")
         if isinstance(held, torch.Tensor):
-            return _shape(held), _DTYPES.get(held.dtype, str(held.dtype)), ""
+            return _shape(held), type_name(held.dtype), ""
         return [], "Scalar", "" if held is None else str(held)
     if isinstance(value, (list, tuple)):
         parts = [one.meta.get("val") if isinstance(one, torch.fx.Node) else one for one in value]

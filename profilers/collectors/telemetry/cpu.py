@@ -27,7 +27,7 @@ _Add = Callable[..., None]
 def cpu_name() -> str:
     """The processor's model as the system names it."""
     try:
-        text = Path("/proc/cpuinfo").read_text()
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return platform.processor() or platform.machine() or "cpu"
     for key in ("model name", "Model", "cpu model", "Hardware"):

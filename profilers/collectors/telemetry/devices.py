@@ -182,15 +182,3 @@ def cpu_row(note: str = "") -> DeviceRow:
         utilization_pct=round(min(100.0, loads), 1),
         note=note,
     )
-
-
-def uuid_of(device: str, nvml: Nvml | None = None) -> str:
-    """The UUID of ``cuda:N`` as this process sees it; '' for anything else, or where NVML does not tell."""
-    if not device.startswith("cuda"):
-        return ""
-    opened = Nvml() if nvml is None else nvml
-    wanted = device if ":" in device else "cuda:0"
-    found = next((gpu.uuid for name, gpu in visible(opened.gpus) if name == wanted), "")
-    if nvml is None:
-        opened.close()
-    return found

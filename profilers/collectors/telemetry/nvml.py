@@ -66,7 +66,7 @@ def _versions(module: Path = _MODULE, maps: Path = _MAPS) -> str:
         ("library", maps, r"libnvidia-ml\.so\.(\d+\.[\d.]+)"),
     ):
         try:
-            match = re.search(pattern, path.read_text())
+            match = re.search(pattern, path.read_text(encoding="utf-8", errors="replace"))
         except OSError:
             match = None
         if match:
