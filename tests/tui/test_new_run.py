@@ -108,11 +108,24 @@ def test_own_code_is_typed_into_the_search(root: Path, tmp_path: Path) -> None:
         ("model.py:build", "function that builds a model"),
         ("./folder", "model folder"),
         ("train.py -- --lr 1", "script, run as it is"),
+        ("torchrun", None),
+        ("torchrun --nproc-per-node 2 train.py", "script in ranks, run as it is"),
+        ("python -m package.train --lr 1", "script, run as it is"),
     ],
 )
 def test_what_is_own_code(text: str, kind: str | None) -> None:
     own = understand(text, ("casio", "core"))
     assert (own.kind if own else None) == kind
+
+
+def test_ranks_are_typed_as_torchrun_takes_them(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+    own = understand(f"torchrun --nproc-per-node=2 {script} --lr 1")
+    assert own is not None and not own.problem
+    assert (own.words, own.arguments) == (("--nproc", "2", str(script)), ("--lr", "1"))
+    refused = understand(f"torchrun --nnodes 2 {script}")
+    assert refused is not None and "--nnodes 2" in refused.problem
 
 
 def test_options_that_do_not_fit_leave_a_sign() -> None:

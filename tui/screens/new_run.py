@@ -129,9 +129,10 @@ class NewRunScreen(ModalScreen[None]):
     # -- choices -----------------------------------------------------------------------------------------------------
 
     def _picked(self) -> list[str]:
-        """The WORKLOAD words of what is picked, each once."""
+        """The words that name what is picked, each catalogue name once."""
         keys = self.query_one("#models", PickList).picked
-        return list(dict.fromkeys(self.own[key].word if key in self.own else key.split("/", 1)[1] for key in keys))
+        names = dict.fromkeys(key.split("/", 1)[1] for key in keys if key not in self.own)
+        return [*names, *(word for key in keys if key in self.own for word in self.own[key].words)]
 
     def _picked_entries(self) -> list[Entry]:
         """The catalogue's entries among them."""
