@@ -118,6 +118,15 @@ def significant(value: float) -> str:
     return f"{value:,.{max(0, 2 - exponent)}f}"
 
 
+def amount(value: float) -> str:
+    """A large count in three digits or two: 124 M, 22.7 M, 6.7 B."""
+    for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            number = value / size
+            return f"{number:.0f} {letter}" if number >= 100 else f"{number:.1f} {letter}"
+    return f"{value:.0f}"
+
+
 def duration(seconds: float) -> str:
     """A length of time in at most two units: 14 s, 3 min, 3 min 05 s, 1 h 30 min, 4 days; what is below 0 is 0 s."""
     whole = max(round(seconds), 0)

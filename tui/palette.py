@@ -85,7 +85,6 @@ _MARKS = {
     "failed": ("x", "✗"),
     "stopped": ("-", "■"),
     "recording": ("=", "▤"),
-    "replay": (">", "▶"),
     "idle": (".", "·"),
     "rule": ("-", "━"),
     "rule_dim": (".", "─"),
@@ -97,17 +96,20 @@ _MARKS = {
     "dash": ("-", "–"),
     "dot": ("|", "·"),
     "ellipsis": ("~", "…"),
-    "full": ("#", "█"),
-    "half": ("-", "▀"),
     "check": ("[x]", "☑"),
     "uncheck": ("[ ]", "☐"),
     "cursor": (">", "❯"),
-    "warn": ("!", "▲"),
     "estimate": ("~", "≈"),
-    "arrow": ("->", "→"),
-    "sum": ("sum", "Σ"),
     "micro": ("u", "µ"),
 }
+
+CLASS_GROUP = {
+    "gemm": "matmul",
+    "attention": "attention",
+    "communication": "collective",
+    "unclassified": "unclassified",
+}
+"""The group whose colour a class takes; non-GEMM is a family of colours."""
 
 _GROUPS_DARK = {
     "matmul": "#e8a33d",

@@ -10,6 +10,7 @@ import pytest
 
 from profilers.analysis.registry import TABLES
 from tui.grid import FAIR_NAME, Grid, matching
+from tui.widgets.line_table import LineTable
 
 TABLE = TABLES["kernels"]
 
@@ -130,3 +131,12 @@ def test_names_outrank_the_running_sum() -> None:
         grid = Grid(TABLE, long)
         grid.lay_out(width)
         assert "Σ %" in grid.hidden or grid.columns[0].width >= FAIR_NAME
+
+
+def test_bars_are_against_the_largest_row_that_is_known() -> None:
+    rows = pd.DataFrame({column.name: 0.0 for column in TABLES["roofline"].columns}, index=range(2))
+    lines = LineTable(TABLES["roofline"])
+    lines.grid = Grid(TABLES["roofline"], rows.assign(pct_of_roof=[np.nan, 40.0]))
+    assert lines._full_scale() == 40.0
+    lines.grid.replace(rows.assign(pct_of_roof=np.nan))
+    assert lines._full_scale() == 100.0

@@ -26,11 +26,7 @@ def save(data: bytes, target: Path, *, force: bool = False) -> Path:
             return target
         _refuse(target, force)
         _replace(data, target)
-    except (
-        OSError,
-        RuntimeError,
-        ValueError,
-    ) as error:  # a NUL in the path, no home directory
+    except (OSError, RuntimeError, ValueError) as error:  # the last two: no home directory, a NUL in the path
         raise ExportError(f"cannot write {target}: {getattr(error, 'strerror', None) or error}") from error
     return target
 

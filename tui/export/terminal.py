@@ -17,7 +17,7 @@ from profilers.analysis.registry import Table
 from profilers.rules.names import short_names, visible
 from tui.export.columns import Written, for_people
 from tui.format import ascii_text, numeric
-from tui.palette import ANSI
+from tui.palette import ANSI, CLASS_GROUP
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,12 +28,6 @@ NARROW, NARROWER = 36, (24, 16, 12, 8)
 
 _RULE = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 _ASCII_RULE = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
-_CLASS_COLOURS = {
-    "gemm": "matmul",
-    "attention": "attention",
-    "communication": "collective",
-    "unclassified": "unclassified",
-}
 
 
 def render(
@@ -163,5 +157,5 @@ def _style(written: Written, text: str) -> str:
     if written.column.format == "group":
         return ANSI.group(text.partition(" ")[2] or text)
     if written.column.format == "class":
-        return ANSI.group(_CLASS_COLOURS[text]) if text in _CLASS_COLOURS else ""
+        return ANSI.group(CLASS_GROUP[text]) if text in CLASS_GROUP else ""
     return ""

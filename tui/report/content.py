@@ -17,7 +17,6 @@ from tui import format as fmt
 from tui.headers import shares_of, strip_of_view
 from tui.report.telemetry import NOTHING, TELEMETRY, Telemetry, telemetry
 from tui.snapshot import Query, RunView
-from tui.widgets.chrome import amount
 from tui.widgets.shares import Share
 from tui.widgets.state_strip import StripData
 
@@ -166,7 +165,7 @@ def _run_facts(run: RunFolder | None) -> list[tuple[str, str]]:
             ("step without the profiler", f"{median} (median of {status.steps_timed}, half the interquartile range)")
         )
     if status.parameters:
-        facts.append(("parameters", amount(status.parameters)))
+        facts.append(("parameters", fmt.amount(status.parameters)))
     facts.append(("software", _software(run)))
     if status.started:
         facts.append(("started", time.strftime("%Y-%m-%d %H:%M", time.localtime(status.started))))

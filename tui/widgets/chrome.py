@@ -11,7 +11,7 @@ from textual.message import Message
 from profilers.rules.names import visible
 from tui import bars
 from tui.cells import fit, width
-from tui.format import ascii_text, duration, significant
+from tui.format import amount, ascii_text, duration, significant
 from tui.snapshot import RunView
 from tui.widgets.lines import Lines
 
@@ -134,15 +134,6 @@ class Headline(Lines):
             left.append(Segment(f" {100 * status.windows_done / total:3.0f} %", p.style(p.muted)))
         left.append(Segment(tail, p.style(p.muted)))
         return left
-
-
-def amount(value: float) -> str:
-    """124 M, 6.7 B."""
-    for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            number = value / size
-            return f"{number:.0f} {letter}" if number >= 100 else f"{number:.1f} {letter}"
-    return f"{value:.0f}"
 
 
 class TabLine(Lines):

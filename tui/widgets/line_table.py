@@ -16,21 +16,13 @@ from profilers.analysis.registry import Table
 from tui import bars
 from tui import format as fmt
 from tui.cells import GAP, fit, fit_middle
-from tui.palette import DARK, Palette
+from tui.palette import CLASS_GROUP, DARK, Palette
 from tui.widgets.lines import strip_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from tui.grid import Grid, Shown
-
-CLASS_GROUP = {
-    "gemm": "matmul",
-    "attention": "attention",
-    "communication": "collective",
-    "unclassified": "unclassified",
-}
-"""The group whose colour a class takes; non-GEMM is a family of colours, its own sign is element-wise."""
 
 
 class LineTable(ScrollView, can_focus=True):
@@ -290,7 +282,7 @@ class LineTable(ScrollView, can_focus=True):
         assert self.grid is not None
         for name in ("pct", "time_pct", "pct_of_roof"):
             if name in self.grid.frame.columns and len(self.grid.order):
-                top = float(self.grid.frame[name].to_numpy()[self.grid.order].max())
+                top = float(self.grid.frame[name].iloc[self.grid.order].max())  # what is not known has no bar
                 return top if top > 0 else 100.0
         return 100.0
 
