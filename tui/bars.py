@@ -49,7 +49,7 @@ def _lettered(slices: Sequence[Slice], edges: list[float], width: int, palette: 
         for cell in range(first, last):
             cells[cell] = sign
             styles[cell] = palette.style(part.colour)
-    return _merge([Segment(cell, style) for cell, style in zip(cells, styles, strict=True)])
+    return merged([Segment(cell, style) for cell, style in zip(cells, styles, strict=True)])
 
 
 def _blocked(slices: Sequence[Slice], edges: list[float], width: int, palette: Palette) -> list[Segment]:
@@ -79,7 +79,7 @@ def _blocked(slices: Sequence[Slice], edges: list[float], width: int, palette: P
             out.append(Segment(" ", palette.style("", after)))
         else:
             out.append(Segment(palette.blocks[eighths], palette.style(part.colour, after)))
-    return _merge(out)
+    return merged(out)
 
 
 def _owner(slices: Sequence[Slice], edges: list[float], cell: int) -> tuple[int | None, int, int | None]:
@@ -139,7 +139,7 @@ def progress(share: float, width: int, palette: Palette, back: str = "") -> list
     ]
 
 
-def _merge(segments: list[Segment]) -> list[Segment]:
+def merged(segments: list[Segment]) -> list[Segment]:
     """Neighbours of one style become one segment: fewer bytes to the terminal."""
     out: list[Segment] = []
     for segment in segments:

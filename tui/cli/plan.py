@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from apps.catalogue import Entry
     from profilers.runs.spec import Spec
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+"""What may be a model of the Hugging Face hub."""
 
 SCRIPTS_OWN = ("size", "mode", "dtype", "batch", "seq", "attention", "backend", "quant", "weights", "counters")
 """Options that say nothing to a script: what it computes is its own affair."""
@@ -100,7 +101,7 @@ def _understand(word: str, argv: tuple[str, ...]) -> list[Wish]:
         names = catalogue.expand(word)
     except catalogue.UnknownWorkload:
         suite = word.partition("/")[0].lower()
-        if _HUB_ID.fullmatch(word) and suite not in catalogue.suites():
+        if HUB_ID.fullmatch(word) and suite not in catalogue.suites():
             return [Wish("hub", word, word.rpartition("/")[2])]
         raise
     found = [Wish("catalogue", name, name, catalogue.lookup(name), of_suite=len(names) > 1) for name in names]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from rich.segment import Segment
 
-from tui.bars import _merge
+from tui.bars import merged
 from tui.cells import fit
 from tui.format import duration
 from tui.palette import Palette
 from tui.telemetry import Series
 from tui.widgets.cell_lines import CellLines
 from tui.widgets.sparkline import sparkline
-from tui.widgets.state_strip import _sign
+from tui.widgets.state_strip import sign_of
 
 if TYPE_CHECKING:
     from profilers.analysis.livestates import Live, Summary
@@ -188,7 +188,7 @@ class GpuRows(CellLines):
             if used + len(text) + 4 > width:
                 break
             used += len(text) + 4
-            sign = p.mark("swatch") if p.colour and not p.ascii else _sign(state)
+            sign = p.mark("swatch") if p.colour and not p.ascii else sign_of(state)
             out.append(Segment(f"{sign} ", p.style(p.state(state), bold=True)))
             out.append(Segment(text + "  ", p.style(p.text)))
         return [*out, Segment(tail, p.style(p.muted))]
@@ -209,10 +209,10 @@ def states_strip(live: Live, first: int, size: int, cells: int, p: Palette) -> l
         elif not state:
             out.append(Segment(p.mark("idle"), p.style(p.faint)))
         elif p.ascii or not p.colour:
-            out.append(Segment(_sign(state), p.style(p.state(state))))
+            out.append(Segment(sign_of(state), p.style(p.state(state))))
         else:
             out.append(Segment(" ", p.style("", p.state(state))))
-    return _merge(out)
+    return merged(out)
 
 
 def shown(state: str, p: Palette) -> str:

@@ -12,6 +12,7 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from tui.format import amount
 from tui.messages import RunsStarted
 from tui.screens import own_code
 from tui.widgets.choices import Choice, Choices
@@ -83,7 +84,7 @@ class NewRunScreen(ModalScreen[None]):
             items.append(Item("", f"{suite}"))
             for name in names:
                 entry = entries[name]
-                detail = f"{millions(entry.parameters)}  {entry.task}"
+                detail = f"{amount(entry.parameters)}  {entry.task}" if entry.parameters else entry.task
                 items.append(
                     Item(
                         f"{suite}/{name}",
@@ -346,10 +347,3 @@ class NewRunScreen(ModalScreen[None]):
             self.query_one("#models", PickList).focus()
             return
         self.dismiss()
-
-
-def millions(count: int) -> str:
-    """Parameters: 124 M, 6.7 B."""
-    return (
-        f"{count / 1e9:.1f} B" if count >= 1e9 else f"{count / 1e6:.0f} M" if count >= 1e6 else f"{count / 1e3:.0f} k"
-    )

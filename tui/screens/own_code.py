@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tui.cli.errors import UsageError
 from tui.cli.launchers import is_launcher, launched
+from tui.cli.plan import HUB_ID
 from tui.widgets.pick_list import Item
 
 HEADING = "your own"
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def understand(text: str, suites: tuple[str, ...] = ()) -> OwnCode | None:
     if word.startswith(("/", "./", "../", "~")):
         there = Path(word).expanduser().joinpath("config.json").is_file()
         return own("model folder", "" if there else "no config.json in it")
-    if _HUB_ID.fullmatch(word) and word.partition("/")[0].lower() not in suites:
+    if HUB_ID.fullmatch(word) and word.partition("/")[0].lower() not in suites:
         return own("Hugging Face id")
     return None
 

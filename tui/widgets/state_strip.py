@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.segment import Segment
 
-from tui.bars import _merge
+from tui.bars import merged
 from tui.cells import fit, width
 from tui.palette import Palette
 from tui.widgets.lines import Lines
@@ -50,8 +50,8 @@ class StateStrip(Lines):
             marks.append(Segment(sign, palette.style(palette.group("matmul"))))
             states.append(_cell(state, busy, palette))
         return [
-            [Segment(fit("GEMM", label), palette.style(palette.muted)), *_merge(marks)],
-            [Segment(fit("state", label), palette.style(palette.text, bold=True)), *_merge(states)],
+            [Segment(fit("GEMM", label), palette.style(palette.muted)), *merged(marks)],
+            [Segment(fit("state", label), palette.style(palette.text, bold=True)), *merged(states)],
             _legend(data, room, palette, label),
         ]
 
@@ -60,11 +60,11 @@ def _cell(state: str, busy: float, palette: Palette) -> Segment:
     if busy <= 0.02 or not state:
         return Segment(palette.mark("idle"), palette.style(palette.faint))
     if palette.ascii or not palette.colour:
-        return Segment(_sign(state), palette.style(palette.state(state)))
+        return Segment(sign_of(state), palette.style(palette.state(state)))
     return Segment(" ", palette.style("", palette.state(state)))
 
 
-def _sign(state: str) -> str:
+def sign_of(state: str) -> str:
     """One letter for a state where there is no colour: the resource that is used most (C compute, D data, B both)."""
     if state.startswith("L"):
         return "l"
@@ -103,7 +103,7 @@ def _legend(data: StripData, room: int, palette: Palette, indent: int) -> list[S
         text = f"{state} {pct:.1f} %  "
         if used + width(text) + 2 + width(tail) > room:
             break
-        sign = palette.mark("swatch") if palette.colour and not palette.ascii else _sign(state)
+        sign = palette.mark("swatch") if palette.colour and not palette.ascii else sign_of(state)
         out.append(Segment(f"{sign} ", palette.style(palette.state(state), bold=True)))
         out.append(Segment(text, palette.style(palette.muted)))
         used += width(text) + 2
