@@ -138,12 +138,17 @@ def is_paused(run: RunFolder) -> bool:
     return (run.path / protocol.PAUSE).exists()
 
 
-def resume(run: RunFolder) -> None:
-    """Let a paused run go on; nothing happens where it was not paused."""
+def resume(run: RunFolder) -> bool:
+    """Let a paused run go on; says whether it was paused. Raises :class:`RunsError` when the run has ended already."""
+    status = run.effective_status()
+    if not status.live:
+        raise RunsError(f"run {run.id} has already ended ({status.state})")
+    paused = is_paused(run)
     try:
         (run.path / protocol.PAUSE).unlink(missing_ok=True)
     except OSError as error:
         raise RunsError(f"cannot resume run {run.id}: {error.strerror or error}") from None
+    return paused
 
 
 def queue(root: Path, launch: str) -> list[RunFolder]:

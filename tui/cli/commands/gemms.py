@@ -69,9 +69,7 @@ def run(args: argparse.Namespace) -> int:
     print_table(frame, STUDY, args, {"title": f"{opened.title} on {device.device}"})
     for line in account(frame):
         talk(line)
-    known = (
-        f"{peaks.source}: {peaks.cite}" if peaks is not None else "none is known (kernelscope calibrate measures one)"
-    )
+    known = peaks.cite or peaks.source if peaks is not None else "none is known (kernelscope calibrate measures one)"
     talk(f"peak of {device.device} ({device.name}): {known}")
     return FINE
 
@@ -88,7 +86,7 @@ def timed(device: str, asked: Sequence[Case]) -> list[dict[str, Any]]:
     command = [sys.executable, "-P", "-m", "profilers.collectors.gemm_study", device]
     answers: list[dict[str, Any]] = []
     # What it says goes to a file: a pipe that nobody reads meanwhile could fill and stop it.
-    with tempfile.TemporaryFile("w+") as said:
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said:
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=said, text=True) as process:
             assert process.stdin is not None and process.stdout is not None

@@ -16,4 +16,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from profilers.runs.launch import resume
 
-    return each_run(args, args.runs_to_resume, resume, "goes on")
+    return each_run(args, args.runs_to_resume, lambda run: "goes on" if resume(run) else "was not paused")
