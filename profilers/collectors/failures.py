@@ -16,6 +16,10 @@ _SMALLER = "use a smaller --batch, --seq or --dtype bf16"
 SCRIPTS = "use a smaller batch in the script"
 
 
+REFUSED = ("usage", "dtype", "device")
+"""Kinds of failures that are a word of ours about what was asked: where in our code it was said helps nobody."""
+
+
 class UsageError(Exception):
     """What was asked cannot be done here. The message is one line."""
 
@@ -40,7 +44,8 @@ def explain(error: BaseException, device: str = "", smaller: str = _SMALLER) -> 
     name = type(error).__name__
     if isinstance(error, UsageError):
         return Failure(kind=error.kind, cause=text)
-    if name in {"UnknownWorkload", "BadRequest", "CatalogueError"}:
+    # By name, as nothing below may import the apps; others have a BadRequest too.
+    if name in {"UnknownWorkload", "BadRequest", "CatalogueError"} and type(error).__module__ == "apps.catalogue":
         return Failure(kind="usage", cause=text)
     if name == "DoesNotFit":
         return Failure(kind="memory", cause=text)

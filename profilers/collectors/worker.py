@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from profilers.collectors import files, process, protocol
-from profilers.collectors.failures import explain
+from profilers.collectors.failures import REFUSED, explain
 from profilers.collectors.protocol import Failure, Progress
 from profilers.collectors.spec import Spec, decode
 
@@ -40,6 +41,9 @@ def main(arguments: list[str] | None = None) -> int:
     process.die_with_parent(int(arguments[1]) if len(arguments) == 2 else os.getppid())
     process.go_first_when_memory_runs_out()
     faulthandler.enable()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Inherited from a supervisor that no Ctrl-C shall end; a script has the handler that Python gives it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     spec = decode((folder / protocol.SPEC).read_bytes())
     for name, value in ENVIRONMENT.items():
         if spec.target != "script" or name.startswith("KINETO"):
@@ -48,9 +52,13 @@ def main(arguments: list[str] | None = None) -> int:
         code = _run(folder, spec)
     except BaseException as error:
         # Whatever it was, the reason is on disk before this process is gone.
-        traceback.print_exc()
+        failure = explain(error, spec.device)
+        if failure.kind in REFUSED:
+            print(failure.cause, file=sys.stderr)
+        else:
+            traceback.print_exc()
         sys.stderr.flush()
-        _give_up(folder, explain(error, spec.device))
+        _give_up(folder, failure)
         return 1
     if spec.target == "script":
         # Its threads are waited for and its exit handlers run, as they would have been.

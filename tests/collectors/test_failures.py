@@ -6,14 +6,11 @@ import errno
 
 import pytest
 
+from apps.catalogue import BadRequest
 from profilers.collectors.failures import SCRIPTS, DtypeError, UsageError, explain
 
 
 class OutOfMemoryError(RuntimeError):
-    pass
-
-
-class BadRequest(ValueError):
     pass
 
 
@@ -89,3 +86,8 @@ def test_the_place_is_named():
     except ValueError as error:
         cause = explain(error).cause
     assert cause.startswith("ValueError: bad shape (test_failures.py:")
+
+
+def test_a_refusal_of_others_is_not_taken_for_ours():
+    theirs = type("BadRequest", (Exception,), {})
+    assert explain(theirs("404")).kind == "workload"

@@ -80,6 +80,13 @@ def test_runs_of_one_device_follow_each_other_and_a_failed_one_stops_nothing(roo
     assert (runs[0].recording().operators["name"] == "aten::mm").sum() == 2
 
 
+def test_a_refusal_is_one_line_in_the_log_too(root):
+    (run,) = launch([spec("no_such_name", name="a")], root)
+    status = ended(run)
+    assert (status.state, status.cause_kind) == ("failed", "usage")
+    assert run.log_tail(40) == [status.cause]
+
+
 def test_no_torch_above_the_worker(root):
     code = (
         "import sys; import profilers.runs.launch, profilers.runs.jobs, profilers.runs.sampling, profilers.runs.reading;"

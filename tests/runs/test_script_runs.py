@@ -57,6 +57,13 @@ def test_steps_are_those_of_the_optimizer(root, tmp_path):
     assert "Linear" in set(recording.operators["module"].astype(str))
 
 
+def test_the_interrupt_handler_is_the_usual_one(root, tmp_path):
+    text = "import signal\nprint('usual:', signal.getsignal(signal.SIGINT) is signal.default_int_handler)\n"
+    run = started(root, tmp_path / "home", text)
+    assert ended(run).state == "finished"
+    assert "usual: True" in log(run), "the supervisor ignores Ctrl-C, its scripts do not inherit that"
+
+
 def test_their_names_win_and_main_is_theirs(root, tmp_path):
     home = tmp_path / "home"
     for package in ("apps", "profilers"):
