@@ -30,9 +30,9 @@ import numpy as np
 from profilers.readers import kineto_meta as meta
 from profilers.readers.errors import ReadError
 from profilers.readers.kineto_columns import Collector
-from profilers.readers.kineto_source import Source
 from profilers.readers.kineto_tables import Built, build
 from profilers.readers.kineto_text import Reader
+from profilers.readers.text_source import Source
 from profilers.tables import Note, Origin, Recording, merge_notes
 
 _READING = 0.85

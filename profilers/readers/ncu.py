@@ -78,10 +78,10 @@ def read(path: str | Path, *, progress: Progress | None = None) -> Recording:
     :class:`~profilers.readers.errors.ReadError` where the file has no table or no kernel.
     """
     path = Path(path)
-    notes: list[Note] = []
+    found, notes = tables(path)
     frames = []
     devices: dict[str, Device] = {}
-    for table in tables(path):
+    for table in found:
         frames.append(_kernels(table, notes))
         for device in _devices(table):
             devices.setdefault(device.id, device)

@@ -7,11 +7,9 @@ A file holds one or more tables, each after whatever the profiled program and nc
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 import re
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +20,8 @@ import pandas as pd
 
 from profilers.readers.errors import ReadError
 from profilers.readers.sniff import NCU_HEADER
+from profilers.readers.text_source import Source
+from profilers.tables import Note
 
 Floats = npt.NDArray[np.float64]
 
@@ -81,9 +81,10 @@ class Table:
     lost: int = 0
 
 
-def tables(path: Path) -> list[Table]:
-    """All tables of the file. Raises ReadError where there is none or none has a kernel."""
-    lines = _text(path).splitlines()
+def tables(path: Path) -> tuple[list[Table], list[Note]]:
+    """All tables of the file, and what was odd about its text. Raises ReadError where no table has a kernel."""
+    text, notes = _text(path)
+    lines = text.splitlines()
     headers = [number for number, line in enumerate(lines) if b"Process ID" in line and NCU_HEADER.match(line)]
     if not headers:
         raise ReadError(f"{path}: no table of ncu in it; get one with: ncu --import FILE.ncu-rep --csv --page raw")
@@ -94,7 +95,7 @@ def tables(path: Path) -> list[Table]:
             found.append(table)
     if not found:
         raise ReadError(f"{path}: a table of ncu without a kernel: none was profiled (wrong filter, or no permission)")
-    return found
+    return found, notes
 
 
 def numbers(values: pd.Series, *, comma: bool = False) -> Floats:
@@ -131,21 +132,14 @@ def _factor(unit: str, quantity: str) -> float:
     return _PREFIX[found[1]] if found else np.nan
 
 
-def _text(path: Path) -> bytes:
-    """The file as UTF-8; a shell may have written UTF-16, and a person may have packed it."""
+def _text(path: Path) -> tuple[bytes, list[Note]]:
+    """The file as UTF-8 (a shell may have written UTF-16, a person may have packed it), and what was odd about it."""
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            source = Source(file, str(path), path.stat().st_size)
+            return b"".join(source.pieces()), source.notes
     except OSError as error:
         raise ReadError(f"{path}: {error.strerror or error}") from error
-    if data.startswith(b"\x1f\x8b"):
-        try:
-            data = zlib.decompressobj(wbits=31).decompress(data)
-        except zlib.error as error:
-            raise ReadError(f"{path}: a damaged gzip file ({error})") from error
-    for mark, name in ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")):
-        if data.startswith(mark):
-            return data[2:].decode(name, "replace").encode()
-    return data
 
 
 def _table(header: bytes, lines: list[bytes]) -> Table | None:

@@ -127,9 +127,11 @@ def object_end(data: bytes, begin: int, stop: int) -> int:
 
 
 def _item_end(data: bytes, begin: int, stop: int) -> int:
-    """The position of the comma or bracket behind a list item that is not an object."""
+    """The position of the comma or bracket behind a list item that is not an object; ``stop`` for a list left open."""
     if data[begin : begin + 1] == b"[":
-        return max(object_end(data, begin, stop), begin + 1)
+        # Not one byte further: each of a thousand open brackets would look through all that follows it.
+        closed = object_end(data, begin, stop)
+        return closed if closed > 0 else stop
     match = re.compile(rb'(?:"(?:[^"\\]|\\.)*"|[^,\]{"])+|.', re.DOTALL).match(data, begin, stop)
     return match.end() if match else stop
 

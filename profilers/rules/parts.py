@@ -11,6 +11,7 @@ _UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|(?<![\w<])unnamed>|
 _RETURN = re.compile(r"^(?:(?:void|static|inline|__global__)\s+)+")
 _CAST = re.compile(r"\((?:unsigned )?(?:int|long|bool|char|short)(?: long)?\)(?=-?\d)")
 _BRACKET = re.compile(r"[<>()\[\]{}]")
+_LENGTH = re.compile(r"\d{1,6}")
 _MANGLED = re.compile(r"^_Z(?:N[KV]*)?(?=\d|S[a-z])")
 
 
@@ -101,7 +102,7 @@ def _split_mangled(name: str) -> Parts:
             pieces.append("std")
             at += 2
             continue
-        length = re.compile(r"\d+").match(name, at)
+        length = _LENGTH.match(name, at)
         if not length:
             break
         end = length.end() + int(length.group())

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from kineto_maker import check, codes, document, kernel, launch, note, op, read_text
 
-from profilers.readers import kineto, kineto_source
+from profilers.readers import kineto, text_source
 from profilers.readers.errors import ReadError
 from profilers.readers.salvage import repairs, scan
 from profilers.tables import Recording
@@ -65,7 +65,7 @@ def whole() -> Recording:
 def test_pieces_of_any_size_give_the_same(
     whole: Recording, piece: int, indent: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kineto_source, "PIECE", piece)
+    monkeypatch.setattr(text_source, "PIECE", piece)
     about = {"schemaVersion": 1, "baseTimeNanoseconds": 10**18}
     text = json.dumps({**about, "traceEvents": some_events()}, indent=indent).encode()
     same(read_text(text), whole)
@@ -75,7 +75,7 @@ def test_pieces_of_any_size_give_the_same(
 
 
 def test_metadata_behind_the_events_that_looks_like_events(whole: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kineto_source, "PIECE", 400)
+    monkeypatch.setattr(text_source, "PIECE", 400)
     about = {
         "baseTimeNanoseconds": 10**18,
         "deviceProperties": [{"id": i, "name": "NVIDIA H100", "numSms": 132} for i in range(8)],
@@ -91,7 +91,7 @@ def test_metadata_behind_the_events_that_looks_like_events(whole: Recording, mon
 
 @pytest.mark.parametrize("times", ["float", "int", "decimal"])
 def test_ways_of_writing_times_may_change_in_a_file(times: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kineto_source, "PIECE", 500)
+    monkeypatch.setattr(text_source, "PIECE", 500)
     start = {"float": 1000, "int": 1_700_000_000_000_000, "decimal": 1_700_000_000_000_000.5}[times]
     events = [op(f"early{i}", start + i, 1) for i in range(20)] + [
         op(f"late{i}", start + 100.5 + i, 1) for i in range(20)
@@ -173,7 +173,7 @@ def test_a_second_recording_behind_the_first_is_named(whole: Recording) -> None:
 
 
 def test_progress_and_stopping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kineto_source, "PIECE", 1000)
+    monkeypatch.setattr(text_source, "PIECE", 1000)
     path = tmp_path / "x.json"
     path.write_bytes(document(some_events()))
     shares: list[float] = []
@@ -270,9 +270,17 @@ def test_brackets_nested_thousands_deep() -> None:
             kineto.read_bytes(bare, "x")
 
 
+def test_brackets_left_open_between_events_are_one_loss() -> None:
+    """Each open bracket for itself would look through all that follows: minutes for a hundred thousand of them."""
+    text = document([op("a", 1, 2), op("b", 3, 4)]).replace(b"}}, {", b"}}, " + b"[" * 100_000 + b", {", 1)
+    recording = read_text(text)
+    assert recording.operators["name"].tolist() == ["a", "b"]
+    assert codes(recording)["lost_events"] == 1
+
+
 @pytest.mark.parametrize("share", [0.1, 0.35, 0.5, 0.77, 0.98])
 def test_a_file_cut_anywhere_keeps_every_complete_event(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kineto_source, "PIECE", 700)
+    monkeypatch.setattr(text_source, "PIECE", 700)
     text = document(some_events())
     cut = text[: int(len(text) * share)]
     recording = read_text(cut)
@@ -334,5 +342,5 @@ def test_repairs_leave_good_text_alone() -> None:
 def test_gzip_of_nothing_but_a_header() -> None:
     with pytest.raises(ReadError):
         kineto.read_bytes(gzip.compress(document(some_events()))[:12], "x")
-    source = kineto_source.Source(io.BytesIO(b"\x1f\x8b"), "x", 2)
+    source = text_source.Source(io.BytesIO(b"\x1f\x8b"), "x", 2)
     assert list(source.pieces()) == [b""]

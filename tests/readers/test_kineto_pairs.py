@@ -14,7 +14,7 @@ import pytest
 from kineto_maker import PID, TID, codes, kernel, launch, note, op, read, read_text
 from test_kineto_damage import same
 
-from profilers.readers import kineto, kineto_pairs, kineto_source
+from profilers.readers import kineto, kineto_pairs, text_source
 from profilers.tables import Recording
 
 EPOCH = 1_700_000_000_000_000
@@ -61,7 +61,7 @@ def test_nesting_and_times() -> None:
 @pytest.mark.parametrize("first", ["1700000000000000.001", "1419247332972.313", "1700000000000001", "0.001"])
 @pytest.mark.parametrize("piece", [40, 1 << 20])
 def test_exact_to_the_nanosecond_across_pieces(first: str, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kineto_source, "PIECE", piece)
+    monkeypatch.setattr(text_source, "PIECE", piece)
     after = Decimal(first) + Decimal("0.007") + 86_400_000_000  # A day later: not to be had by a float of epoch us.
     text = f"""[{{"ph":"B","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":{first}}},
                {{"ph":"X","cat":"cpu_op","name":"x","pid":1,"tid":1,"ts":{first},"dur":0.001}},
@@ -333,7 +333,7 @@ def test_pairs_read_as_the_complete_events_they_stand_for(monkeypatch: pytest.Mo
                     own += [(start, place, opening), (stop, -place, closing)]
             mixed.append(own)
         expected = read_text(written(truth))
-        monkeypatch.setattr(kineto_source, "PIECE", rng.choice((64, 500, 1 << 20)))
+        monkeypatch.setattr(text_source, "PIECE", rng.choice((64, 500, 1 << 20)))
         monkeypatch.setattr(kineto_pairs, "_AT_A_TIME", rng.choice((1, 7, 1 << 16)))
         events = interleaved(mixed, rng)
         if rng.random() < 0.3:
@@ -359,7 +359,7 @@ def test_pairs_that_share_their_times(monkeypatch: pytest.MonkeyPatch) -> None:
                 events.append(opening)
                 opened.append((depth, closing))
             events += [closing for _, closing in reversed(opened)]
-        monkeypatch.setattr(kineto_source, "PIECE", rng.choice((64, 500, 1 << 20)))
+        monkeypatch.setattr(text_source, "PIECE", rng.choice((64, 500, 1 << 20)))
         found = read_text(written(events))
         scale = 1000 if how == "int" else 1
         lengths = {name: (stop - start) * scale for thread in threads for name, start, stop, _ in thread}

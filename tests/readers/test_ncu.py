@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,18 @@ def test_a_line_with_a_stray_quote_costs_only_itself(tmp_path: Path) -> None:
     recording = read(path)
     assert recording.kernels["dur_ns"].tolist() == [1, 3, 4]
     assert codes(recording)["lost_lines"] == 1
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_packed_whole_in_members_and_cut_off(tmp_path: Path, encoding: str) -> None:
+    text = raw(tmp_path / "a.csv", {TIME: "ns"}, [("k", ["10"]), ("m", ["20"])]).read_text(encoding="utf-8")
+    data = text.encode(encoding)
+    packed = tmp_path / "a.csv.gz"
+    packed.write_bytes(gzip.compress(data[:100]) + gzip.compress(data[100:]))
+    assert read(packed).kernels["dur_ns"].tolist() == [10, 20]
+    assert "truncated_gzip" not in codes(read(packed))
+    packed.write_bytes(gzip.compress(data)[:-9])
+    assert codes(read(packed))["truncated_gzip"] == 1
 
 
 def test_two_runs_in_one_file(tmp_path: Path) -> None:

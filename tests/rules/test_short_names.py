@@ -220,6 +220,7 @@ def test_very_long_names_are_cut_in_the_middle() -> None:
         ("_ZN2ab3cde1fILi4EEEvv", "ab::cde::f", "ILi4EEEvv"),
         ("_Z1fi", "f", "i"),
         ("_ZN99tooshort", "_ZN99tooshort", "99tooshort"),
+        (f"_Z{'9' * 5000}f", f"_Z{'9' * 5000}f", f"{'9' * 5000}f"),
         ("", "", ""),
     ],
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -234,7 +235,7 @@ def test_copy_reaches_tmux_with_its_default_settings(root: Path, make_run: Any, 
             ["tmux", "-L", server, "-f", "/dev/null", *words], capture_output=True, text=True, check=False, timeout=20
         ).stdout
 
-    command = f"{sys.executable} -P -m tui.cli --runs {root}"
+    command = shlex.join([sys.executable, "-P", "-m", "tui.cli", "--runs", str(root)])
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2]), "TERM": "xterm-256color"}
     environment.pop("TMUX", None)
     subprocess.run(
