@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -125,6 +126,11 @@ def amount(value: float) -> str:
             number = value / size
             return f"{number:.0f} {letter}" if number >= 100 else f"{number:.1f} {letter}"
     return f"{value:.0f}"
+
+
+def moment(seconds: float) -> str:
+    """A time of day (seconds since 1970) by this machine's clock, with its distance from UTC: others read it elsewhere."""
+    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
 
 
 def duration(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import pandas as pd
@@ -114,3 +115,21 @@ def test_every_header_says_the_unit_and_every_percentage_of_what(table: object) 
             assert fmt.of(column) or column.of.removeprefix("of ") in title
         if column.format == "ratio":
             assert title.endswith(("x", "×"))
+
+
+@pytest.mark.parametrize(
+    ("zone", "text"), [("UTC0", "1970-01-01 00:00:02 +0000"), ("XXX-5:30", "1970-01-01 05:30:02 +0530")]
+)
+def test_a_time_of_day_says_its_zone(zone: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", zone)
+        time.tzset()
+        assert fmt.moment(2.9) == text
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(999, "999"), (30_802, "30.8 k"), (124_439_808, "124 M"), (1_235_814_400, "1.2 B")]
+)
+def test_large_counts_in_words(count: int, text: str) -> None:
+    assert fmt.amount(count) == text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -168,7 +167,7 @@ def _run_facts(run: RunFolder | None) -> list[tuple[str, str]]:
         facts.append(("parameters", fmt.amount(status.parameters)))
     facts.append(("software", _software(run)))
     if status.started:
-        facts.append(("started", time.strftime("%Y-%m-%d %H:%M", time.localtime(status.started))))
+        facts.append(("started", fmt.moment(status.started)))
     return facts
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import html
 import math
-import time
 from itertools import groupby
 
 from profilers.rules.names import visible
@@ -37,9 +36,9 @@ def picture(telemetry: Telemetry, names: dict[str, str]) -> str:
         figures.append(
             f'<figure class="curves"><figcaption>{_text(name)}</figcaption>{parts}{_axis(first, last)}</figure>'
         )
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(first / 1e9))
     said = [
-        f"Time from the first sample, {when}. The line stops where nothing was sampled for over {GAP} usual intervals."
+        f"Time from the first sample, {fmt.moment(first / 1e9)}. "
+        f"The line stops where nothing was sampled for over {GAP} usual intervals."
     ]
     if telemetry.windows:
         said.append(_shaded(len(telemetry.windows)))
