@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-import inspect
 import json
 import os
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,41 +15,24 @@ from apps.catalogue import BadRequest
 from apps.workload import Built, Request
 
 
-def is_callable_name(workload: str) -> bool:
-    """Whether a workload is written as ``file.py:name``."""
-    file, colon, name = workload.rpartition(":")
-    return bool(colon) and file.endswith(".py") and name.isidentifier()
+def from_module(request: Request, made: Any) -> Built | None:
+    """Steps of the module that a user's ``file.py:name`` gives; None where it gives none. It may be
 
-
-def from_file(request: Request) -> Built:
-    """``request.workload`` is ``file.py:name``. The callable takes no argument, or the request, and gives one of
-
-    - a :class:`apps.workload.Built`: taken as it is;
     - a module and its inputs: ``(module, inputs)``, inputs a tensor, a tuple of arguments or a dict of them;
-    - a module with an ``example_inputs`` attribute (or method without arguments) that holds such inputs;
-    - a function without arguments: one step, called as it is.
+    - a module with an ``example_inputs`` attribute (or method without arguments) that holds such inputs.
 
-    ``name`` may also be such a module, or be the step itself: a callable without arguments that returns none of these
-    is taken for a step and has then already run once.
     Modules and inputs are moved to the device; floating-point ones to the request's precision.
-    Raises :class:`BadRequest` for a file or a result that is none of these; errors of the user's code pass through.
+    Raises :class:`BadRequest` for a module without inputs.
     """
-    path, _, name = request.workload.rpartition(":")
-    made = getattr(_module(Path(path), request.workload), name, None)
-    if made is None:
-        raise BadRequest(f"{path} has no {name}; it has {', '.join(_public(Path(path))) or 'no public function'}")
-    steps.seed(request)
-    if isinstance(made, (torch.nn.Module, Built, tuple)):
-        return _built(request, made)
-    if not callable(made):
-        raise BadRequest(f"{request.workload} is a {type(made).__name__}, not a function or a module")
-    takes = _required(made)
-    if takes > 1:
-        raise BadRequest(f"{request.workload} takes {takes} arguments; it may take none, or the request")
-    result = made(request) if takes else made()
-    if takes == 0 and not isinstance(result, (torch.nn.Module, Built, tuple)) and not callable(result):
-        return Built(step=made, item_name="steps", items=1, notes=(f"{name}() is the step, as it is",))
-    return _built(request, result)
+    if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], torch.nn.Module):
+        return _module_step(request, *made)
+    if isinstance(made, torch.nn.Module):
+        inputs = getattr(made, "example_inputs", None)
+        inputs = inputs() if callable(inputs) else inputs
+        if inputs is None:
+            raise BadRequest(f"{request.workload} gives a module without inputs; return (module, inputs)")
+        return _module_step(request, made, inputs)
+    return None
 
 
 def from_hub(request: Request, weights: str = "random", download: bool = False) -> Built:
@@ -87,55 +67,6 @@ def from_hub(request: Request, weights: str = "random", download: bool = False) 
         raise BadRequest(
             f"{request.workload}: no weights found: {_first(error)}; --weights random needs none"
         ) from None
-
-
-def _module(path: Path, workload: str) -> Any:
-    if not path.is_file():
-        raise BadRequest(f"{workload}: there is no file {path}")
-    # The file's own folder comes first, as when Python runs it, so that its imports find its neighbours.
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise BadRequest(f"{workload}: {path} cannot be loaded as Python")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def _public(path: Path) -> list[str]:
-    module = sys.modules[path.stem]
-    return [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == path.stem][:8]
-
-
-def _required(made: Callable[..., Any]) -> int:
-    try:
-        parameters = inspect.signature(made).parameters.values()
-    except (TypeError, ValueError):
-        return 0
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [p for p in parameters if p.kind in positional and p.default is p.empty]
-    return len(needed)
-
-
-def _built(request: Request, made: Any) -> Built:
-    if isinstance(made, Built):
-        return made
-    if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], torch.nn.Module):
-        return _module_step(request, *made)
-    if isinstance(made, torch.nn.Module):
-        inputs = getattr(made, "example_inputs", None)
-        inputs = inputs() if callable(inputs) else inputs
-        if inputs is None:
-            raise BadRequest(f"{request.workload} gives a module without inputs; return (module, inputs)")
-        return _module_step(request, made, inputs)
-    if callable(made):
-        return Built(step=made, item_name="steps", items=1)
-    raise BadRequest(
-        f"{request.workload} gives a {type(made).__name__}; it may give a module and its inputs, or a step function"
-    )
 
 
 def _module_step(request: Request, module: torch.nn.Module, inputs: Any) -> Built:

@@ -149,8 +149,11 @@ def _users(spec: Spec, device: torch.device, progress: Progress) -> Any:
     """What a user's ``file.py:name`` gives: a step, or the result of a builder.
 
     A callable with a parameter is a builder and gets the :class:`~apps.workload.Request`. One without is the step
-    itself, unless its first call returns something that can be stepped: then it was a builder too.
+    itself, unless its first call returns something that can be stepped, or a module and its inputs: then it was a
+    builder too.
     """
+    from apps.user import from_module
+
     file, _, name = spec.workload.rpartition(":")
     if not file:
         raise UsageError(f"'{spec.workload}' names no callable: write file.py:name")
@@ -159,12 +162,17 @@ def _users(spec: Spec, device: torch.device, progress: Progress) -> Any:
     usercode.step_aside(path.parent)
     sys.argv = [str(path), *spec.argv]
     function = usercode.load_callable(path, name)
+    if isinstance(function, torch.nn.Module):
+        return from_module(request, function)
     if usercode.wants_request(function):
-        return function(request)
+        made = function(request)
+        return from_module(request, made) or made
     inferring = spec.mode == "infer"
-    progress.notes = (*progress.notes, "torch.no_grad around every step" if inferring else "gradients are recorded")
     with torch.set_grad_enabled(not inferring):
         first = function()
+    if built := from_module(request, first):
+        return built
+    progress.notes = (*progress.notes, "torch.no_grad around every step" if inferring else "gradients are recorded")
     return first if callable(first) or hasattr(first, "step") else function
 
 
@@ -172,10 +180,9 @@ def _step_of(built: Any, spec: Spec) -> Callable[[], Any]:
     step = getattr(built, "step", built)
     if not callable(step):
         raise UsageError(
-            f"{spec.workload} returned a {type(built).__name__}: a step to call, or an object with .step, is needed"
+            f"{spec.workload} returned a {type(built).__name__}: a step to call, a module and its inputs, "
+            "or an object with .step, is needed"
         )
-    if isinstance(built, torch.nn.Module):
-        raise UsageError(f"{spec.workload} returned a module without its inputs: return a function that takes one step")
     if spec.target == "callable" and spec.mode == "infer":
         return torch.no_grad()(step)  # type: ignore[no-any-return]
     return step  # type: ignore[no-any-return]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,118 +15,54 @@ from apps.workload import Request
 
 torch.set_num_threads(1)
 
-FILE = """
-import torch
-from apps.workload import Built
-import neighbour
 
-class Net(torch.nn.Linear):
-    def __init__(self):
-        super().__init__(4, 2)
+def linear() -> torch.nn.Linear:
+    return torch.nn.Linear(4, 2)
 
-def pair():
-    return Net(), torch.ones(3, 4)
 
-def keywords(request):
-    return Net(), {"input": torch.ones(request.batch, 4)}
-
-def attribute():
-    net = Net()
-    net.example_inputs = (torch.ones(5, 4),)
+def with_example(inputs: object) -> torch.nn.Linear:
+    net = linear()
+    net.example_inputs = inputs  # type: ignore[assignment]
     return net
-
-def factory():
-    def step():
-        neighbour.calls.append(1)
-    return step
-
-def step():
-    neighbour.calls.append(2)
-
-def built(request):
-    return Built(step=lambda: None, items=7)
-
-def bare():
-    return Net()
-
-def many(a, b):
-    return None
-
-module = (Net(), torch.ones(2, 4))
-number = 3
-"""
-
-
-@pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "neighbour.py").write_text("calls = []\n")
-    (tmp_path / "mine.py").write_text(FILE)
-    monkeypatch.delitem(__import__("sys").modules, "neighbour", raising=False)
-    return tmp_path / "mine.py"
-
-
-def test_names_of_callables() -> None:
-    assert user.is_callable_name("a/b.py:make") and user.is_callable_name("b.py:x")
-    assert not user.is_callable_name("train.py") and not user.is_callable_name("org/model:tag")
 
 
 @pytest.mark.parametrize(
-    ("name", "items"), [("pair", 3), ("keywords", 2), ("attribute", 5), ("built", 7), ("module", 2), ("Net", None)]
+    ("made", "items"),
+    [
+        (lambda: (linear(), torch.ones(3, 4)), 3),
+        (lambda: (linear(), {"input": torch.ones(2, 4)}), 2),
+        (lambda: with_example((torch.ones(5, 4),)), 5),
+        (lambda: with_example(lambda: torch.ones(6, 4)), 6),
+    ],
+    ids=["pair", "keywords", "attribute", "method"],
 )
 @pytest.mark.parametrize("mode", ["infer", "train"])
-def test_what_a_callable_may_give(file: Path, name: str, items: int | None, mode: str) -> None:
-    request = Request(f"{file}:{name}", mode=mode, batch=2)
-    if items is None:
-        with pytest.raises(BadRequest, match="without inputs"):
-            user.from_file(request)
-        return
-    built = user.from_file(request)
-    assert built.items == items
-    before = [p.detach().clone() for p in built.module.parameters()] if built.module else []
+def test_what_a_callable_may_give(made: Callable[[], object], items: int, mode: str) -> None:
+    built = user.from_module(Request("mine.py:make", mode=mode), made())
+    assert built is not None and built.module is not None
+    assert (built.items, built.parameters) == (items, 10)
+    before = [p.detach().clone() for p in built.module.parameters()]
     built.step()
-    if built.module is not None:
-        assert built.parameters == 10
-        moved = any(not torch.equal(a, b) for a, b in zip(before, built.module.parameters(), strict=True))
-        assert moved == (mode == "train")
+    moved = any(not torch.equal(a, b) for a, b in zip(before, built.module.parameters(), strict=True))
+    assert moved == (mode == "train")
 
 
-def test_precision_and_meta_device(file: Path) -> None:
-    half = user.from_file(Request(f"{file}:pair", dtype="bf16"))
+def test_precision_and_meta_device() -> None:
+    half = user.from_module(Request("mine.py:pair", dtype="bf16"), (linear(), torch.ones(3, 4)))
+    assert half is not None and half.module is not None
     assert half.module.weight.dtype == torch.bfloat16
     half.step()
-    meta = user.from_file(Request(f"{file}:pair", device="meta"))
-    assert meta.module.weight.device.type == "meta"
+    meta = user.from_module(Request("mine.py:pair", device="meta"), (linear(), torch.ones(3, 4)))
+    assert meta is not None and meta.module is not None
+    assert meta.module.weight.device.type == "meta"  # type: ignore[union-attr]
     meta.step()
 
 
-@pytest.mark.parametrize(("name", "calls"), [("factory", [1, 1]), ("step", [2, 2, 2])])
-def test_step_functions(file: Path, name: str, calls: list[int]) -> None:
-    built = user.from_file(Request(f"{file}:{name}"))
-    built.step()
-    built.step()
-    import neighbour  # type: ignore[import-not-found]
-
-    assert neighbour.calls == calls
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("nothing", "it has .*pair"),
-        ("many", "takes 2 arguments"),
-        ("bare", "return \\(module, inputs\\)"),
-        ("number", "int"),
-    ],
-)
-def test_what_it_may_not_be(file: Path, name: str, says: str) -> None:
-    with pytest.raises(BadRequest, match=says):
-        user.from_file(Request(f"{file}:{name}"))
-
-
-def test_no_such_file(tmp_path: Path) -> None:
-    with pytest.raises(BadRequest, match="there is no file"):
-        user.from_file(Request(f"{tmp_path}/none.py:x"))
+def test_what_is_no_module_is_left_to_the_caller() -> None:
+    for made in (None, 3, (1.0, 2.0), (linear(),), lambda: None):
+        assert user.from_module(Request("mine.py:make"), made) is None
+    with pytest.raises(BadRequest, match=r"return \(module, inputs\)"):
+        user.from_module(Request("mine.py:bare"), linear())
 
 
 GPT2 = {"model_type": "gpt2", "n_embd": 32, "n_layer": 1, "n_head": 2, "vocab_size": 64, "n_positions": 64}

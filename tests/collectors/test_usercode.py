@@ -96,7 +96,52 @@ def test_a_mistake_is_told_in_one_line(tmp_path):
     assert work(run).returncode == 1
     failure = msgspec.json.decode((run.path / protocol.FAILURE).read_bytes(), type=Failure)
     assert failure.kind == "usage"
-    assert failure.cause == "bad.py:build returned a int: a step to call, or an object with .step, is needed"
+    assert failure.cause == (
+        "bad.py:build returned a int: a step to call, a module and its inputs, or an object with .step, is needed"
+    )
+
+
+PAIRS = """
+import torch
+
+def pair():
+    return torch.nn.Linear(4, 2), torch.ones(3, 4)
+
+def keywords(request):
+    return torch.nn.Linear(4, 2), {"input": torch.ones(request.batch, 4)}
+
+def attribute():
+    net = torch.nn.Linear(4, 2)
+    net.example_inputs = (torch.ones(5, 4),)
+    return net
+
+module = attribute()
+"""
+
+
+@pytest.mark.parametrize("name", ["pair", "keywords", "attribute", "module"])
+@pytest.mark.parametrize("mode", ["infer", "train"])
+def test_a_module_and_its_inputs_are_stepped_not_built_again(tmp_path, name, mode):
+    (tmp_path / "pairs.py").write_text(PAIRS)
+    spec = Spec(
+        name="x",
+        workload=f"pairs.py:{name}",
+        target="callable",
+        cwd=str(tmp_path),
+        mode=mode,
+        warmup=1,
+        timed_steps=1,
+        windows=1,
+    )
+    run = RunFolder.create(tmp_path / "runs", spec)
+    done = work(run)
+    assert done.returncode == 0, done.stderr
+    trace = (run.path / "raw" / "0001.json").read_text()
+    assert trace.count('"aten::addmm"') == 1
+    assert "uniform_" not in trace, "weights are made once, not in every step"
+    assert ("Optimizer.step" in trace) == (mode == "train")
+    progress = msgspec.json.decode((run.path / protocol.PROGRESS).read_bytes(), type=Progress)
+    assert progress.parameters == 10
 
 
 def test_mistakes_in_names(tmp_path):
