@@ -10,13 +10,10 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "runs"))
-
-from conftest_runs import root  # noqa: F401
-
 from profilers.runs.folder import RunFolder
 from profilers.runs.launch import launch
 from profilers.runs.spec import Spec
+from tests.runs.support import root  # noqa: F401
 
 HERE = Path(__file__).parent
 
@@ -56,7 +53,7 @@ Runner = Callable[..., RunFolder]
 @pytest.fixture
 def finished(root: Path) -> Runner:  # noqa: F811
     """``finished(function, **spec)`` runs a workload of this folder on cuda:0 to its end; it must end well."""
-    from conftest_runs import ended
+    from tests.runs.support import ended
 
     def run(function: str, **changes: object) -> RunFolder:
         given: dict[str, object] = {

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest_runs import ended, until
 
 from profilers.analysis.options import Options
 from profilers.analysis.registry import TABLES
@@ -20,6 +19,7 @@ from profilers.collectors.telemetry.devices import list_devices
 from profilers.runs.folder import RunFolder
 from profilers.runs.launch import launch
 from profilers.runs.spec import Spec
+from tests.runs.support import ended, until
 
 WORKLOADS = Path(__file__).parent / "workloads" / "cuda_steps.py"
 

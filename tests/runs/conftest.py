@@ -1,8 +1,3 @@
 """Fixtures of the tests that start real runs."""
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from conftest_runs import root  # noqa: F401
+from tests.runs.support import root  # noqa: F401

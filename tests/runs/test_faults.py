@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
-from conftest_runs import ended, spec, until
 
 from profilers.collectors import protocol
 from profilers.collectors.protocol import Failure
@@ -18,6 +17,7 @@ from profilers.runs.folder import RunFolder, RunsError
 from profilers.runs.launch import launch, stop
 from profilers.runs.spec import Spec
 from profilers.runs.status import alive
+from tests.runs.support import ended, spec, until
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,6 @@ import signal
 from pathlib import Path
 
 import pytest
-from conftest_runs import ended, until
 from test_opening import a_trace
 
 from profilers.runs.folder import RunFolder
@@ -15,6 +14,7 @@ from profilers.runs.launch import launch
 from profilers.runs.leases import holders
 from profilers.runs.spec import Spec
 from tests.collectors.conftest import build_stub
+from tests.runs.support import ended, until
 
 
 @pytest.fixture

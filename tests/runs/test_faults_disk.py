@@ -10,12 +10,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest_runs import ended, spec, until
 
 from profilers.runs.folder import RunFolder, RunsError, list_runs
 from profilers.runs.launch import launch
 from profilers.runs.leases import holders
 from profilers.runs.status import alive
+from tests.runs.support import ended, spec, until
 
 
 def mount(*words: str) -> bool:

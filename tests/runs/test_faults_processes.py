@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
-from conftest_runs import ended, spec, until
 
 from profilers.runs.folder import STATUS, RunFolder
 from profilers.runs.launch import launch
 from profilers.runs.leases import holders
 from profilers.runs.status import alive
+from tests.runs.support import ended, spec, until
 
 
 def going(root: Path, function: str = "slow", **changes) -> RunFolder:

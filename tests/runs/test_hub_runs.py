@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest_runs import ended
 
 from profilers.runs.launch import launch
 from profilers.runs.spec import Spec
+from tests.runs.support import ended
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from conftest_runs import ended
 
 from profilers.analysis.bound import bound
 from profilers.analysis.gemms import gemms
@@ -12,6 +11,7 @@ from profilers.analysis.prepare import prepare
 from profilers.analysis.registry import TABLES
 from profilers.runs.launch import launch
 from profilers.runs.spec import Spec
+from tests.runs.support import ended
 
 D, F, LAYERS, VOCABULARY, S = 4096, 11008, 32, 32000, 2048
 MATMULS = S * (LAYERS * 2 * (4 * D * D + 3 * D * F) + 2 * D * VOCABULARY)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from conftest_runs import ended, until
 
 from profilers.analysis.registry import TABLES
 from profilers.readers.errors import ReadError
@@ -18,6 +17,7 @@ from profilers.runs.launch import launch, stop
 from profilers.runs.opening import import_recording, open_recording
 from profilers.runs.spec import Spec
 from profilers.tables import KERNELS, OPERATORS, RUNTIME, STEPS
+from tests.runs.support import ended, until
 
 
 def a_trace(path: Path, steps: int = 6, numbered: bool = True, step_us: int = 1000) -> Path:

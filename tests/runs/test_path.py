@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from conftest_runs import ended, spec, until
 
 from profilers.runs import leases
 from profilers.runs.folder import RunsError, list_runs
 from profilers.runs.launch import launch, stop
 from profilers.runs.status import alive
 from profilers.tables import KERNELS, OPERATORS, RUNTIME, STEPS
+from tests.runs.support import ended, spec, until
 
 
 def test_a_run_from_spec_to_windows(root):
@@ -101,14 +101,14 @@ def test_launch_leaves_no_child_and_survives_its_parent(root):
     """The launching process may end at once, and never sees a zombie."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[2]);"
-        "from pathlib import Path; from conftest_runs import spec; from profilers.runs.launch import launch;"
+        "from pathlib import Path; from tests.runs.support import spec; from profilers.runs.launch import launch;"
         "launch([spec('build')], Path(sys.argv[1]));"
         "import os\n"
         "try:\n    os.waitpid(-1, os.WNOHANG); print('child')\nexcept ChildProcessError:\n    print('none')"
     )
-    here = os.path.dirname(__file__)
+    here = Path(__file__).resolve().parents[2]
     done = subprocess.run(
-        [sys.executable, "-c", code, str(root), here],
+        [sys.executable, "-c", code, str(root), str(here)],
         capture_output=True,
         text=True,
         check=True,

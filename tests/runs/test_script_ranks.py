@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest_runs import WORKLOADS, ended, until
 
 from profilers.analysis.options import Options
 from profilers.analysis.summary import summary
@@ -21,6 +20,7 @@ from profilers.runs.folder import RunFolder
 from profilers.runs.launch import launch, pause, resume, stop
 from profilers.runs.spec import Spec
 from profilers.runs.status import process_start
+from tests.runs.support import WORKLOADS, ended, until
 
 sys.path.insert(0, str(WORKLOADS))
 import scripts

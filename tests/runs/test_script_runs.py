@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest_runs import WORKLOADS, ended, until
 
 from profilers.collectors.session import GOES_ON, UNRECORDED
 from profilers.runs.folder import RunFolder
 from profilers.runs.launch import launch, pause, resume, stop
 from profilers.runs.spec import Spec
+from tests.runs.support import WORKLOADS, ended, until
 
 sys.path.insert(0, str(WORKLOADS))
 import scripts

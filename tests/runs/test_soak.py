@@ -6,12 +6,12 @@ import os
 
 import psutil
 import pytest
-from conftest_runs import ended, until
 from test_opening import a_trace
 
 from profilers.runs.launch import launch
 from profilers.runs.leases import holders
 from profilers.runs.spec import Spec
+from tests.runs.support import ended, until
 
 RUNS = 200 if os.environ.get("KERNELSCOPE_SOAK") else 6
 
