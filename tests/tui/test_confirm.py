@@ -9,7 +9,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from tests.tui.test_screen import drive
+from tests.tui.driving import drive
 from tui.app import KernelscopeApp
 from tui.screens.confirm import ConfirmScreen
 

@@ -14,8 +14,8 @@ from rich.style import Style
 from textual.strip import Strip
 
 from profilers.collectors.telemetry.base import Sample
+from tests.tui.driving import drive
 from tests.tui.terminal import terminal
-from tests.tui.test_screen import drive
 from tests.tui.test_terminal import LIVE_S, settle
 from tui.panes.device import Details, DevicePane, label
 from tui.panes.device_rows import SLICES_S, GpuRows, frame_of, gpus_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from tests.tui.test_screen import drive, settle
+from tests.tui.driving import drive, settle
 from tui.app import KernelscopeApp
 from tui.widgets.line_table import LineTable
 

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
 from profilers.runs.folder import list_runs
-from tests.tui.test_screen import drive, settle, until
+from tests.tui.driving import drive, settle, until
 from tui.app import KernelscopeApp
 from tui.cli.parser import parse
 from tui.screens.new_run import NewRunScreen

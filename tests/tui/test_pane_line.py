@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from tests.tui.test_screen import drive, settle, until
+from tests.tui.driving import drive, settle, until
 from tui.app import KernelscopeApp
 from tui.widgets.chrome import PaneLine
 from tui.widgets.line_table import LineTable

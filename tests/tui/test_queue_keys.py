@@ -12,7 +12,7 @@ from profilers.collectors.spec import encode
 from profilers.runs.folder import RunFolder
 from profilers.runs.jobs import launch_file, order_file
 from profilers.runs.launch import queue
-from tests.tui.test_screen import drive, until
+from tests.tui.driving import drive, until
 from tui.app import KernelscopeApp
 from tui.panes.log import LogLines
 from tui.widgets.chrome import Headline

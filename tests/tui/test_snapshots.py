@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from tests.tui.test_screen import drive, settle
+from tests.tui.driving import drive, settle
 from tui.app import KernelscopeApp
 from tui.export.picture import screen_svg
 
