@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,6 +13,7 @@ from textual import on, work
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import Provider
+from textual.filter import LineFilter
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.theme import Theme
 from textual.worker import Worker, WorkerState
@@ -22,6 +24,7 @@ from profilers.runs.folder import RunFolder, RunsError, runs_root
 from tui.messages import Opened, Problem, RunsStarted, SnapshotArrived, Wanted
 from tui.palette import DARK, LIGHT, palette
 from tui.palette_commands import Commands
+from tui.plain_filter import PlainCells
 from tui.screens.main import MainScreen
 from tui.snapshot import Query, RunView, Snapshot
 from tui.themes import THEMES
@@ -61,6 +64,7 @@ class KernelscopeApp(App[str]):
         self.register_theme(_theme("kernelscope-light", False))
         self.theme = chosen if chosen in THEMES else THEMES[0]
         self.ascii, self.colour = ascii, colour
+        self._plain = PlainCells()
         self.palette = palette(self.theme, ascii=ascii, colour=colour)
         self.root = root or runs_root()
         self.options = Options()
@@ -71,6 +75,11 @@ class KernelscopeApp(App[str]):
             ScrollBar.renderer = PlainScrollBar
         self.main = MainScreen()
         self.watcher = Watcher(self.root, self._deliver)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's own, and with ``--ascii`` one that lets nothing else through."""
+        found = super().get_line_filters()
+        return [*found, self._plain] if self.ascii else found
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """``$quiet``, the colour of borders, for themes that are not ours."""

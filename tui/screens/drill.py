@@ -54,6 +54,7 @@ class DrillScreen(ModalScreen[None]):
     def __init__(self, table: Table, row: pd.Series) -> None:
         super().__init__()
         self.table, self.row = table, row
+        self._seen: pd.DataFrame | None = None
         below = drillable(table)
         assert below is not None
         self.name_ = str(row[below[0]])
@@ -68,7 +69,7 @@ class DrillScreen(ModalScreen[None]):
                 "[@click=screen.copy_name]y copy the name[/]"
             )
             yield Static(visible(self.name_), id="drill-name", markup=False)
-            yield Static(self._facts(), classes="hint", markup=False)
+            yield Static(self._facts(), classes="hint", markup=False, id="drill-facts")
             for name in self.tables:
                 yield Static(DRILLS[name].question, classes="table-title")
                 yield LineTable(DRILLS[name], empty=_EMPTY[name], id=f"drill-{name}")
@@ -101,6 +102,7 @@ class DrillScreen(ModalScreen[None]):
         view = self.app.view
         if view is None:
             return
+        self._follow(view.tables.get(Query(self.table.name)))
         for query in self.extra_queries():
             lines = self.query_one(f"#drill-{query.table}", LineTable)
             frame = view.tables.get(query)
@@ -108,6 +110,16 @@ class DrillScreen(ModalScreen[None]):
                 lines.show(frame)
             elif query in view.problems:
                 lines.say_empty(view.problems[query])
+
+    def _follow(self, frame: pd.DataFrame | None) -> None:
+        """The row that this screen is about, as it is by now: the tables below it grow with a run that goes on."""
+        if frame is None or frame is self._seen or self.table.name not in ("kernels", "operators"):
+            return
+        self._seen = frame
+        rows = frame[frame[self.table.columns[0].name] == self.name_]
+        if len(rows) == 1:
+            self.row = rows.iloc[0]
+            self.query_one("#drill-facts", Static).update(self._facts())
 
     def exported(self) -> tuple[Table, pd.DataFrame] | None:
         focused = self.focused if isinstance(self.focused, LineTable) else self.query_one(LineTable)
