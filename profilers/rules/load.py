@@ -104,7 +104,7 @@ def read_rules(path: Path, label: str = "") -> tuple[list[Rule], tuple[str, ...]
     except tomllib.TOMLDecodeError as error:
         raise RulesError(f"{path}: not valid TOML: {' '.join(str(error).split())}") from None
     order = data.pop("dominance", [])
-    if not isinstance(order, list) or any(group not in GROUPS for group in order):
+    if not isinstance(order, list) or any(not isinstance(group, str) or group not in GROUPS for group in order):
         raise RulesError(f"{path}: dominance must be a list of groups ({_groups()})")
     unknown = sorted(set(data) - set(_ALLOWED))
     if unknown:
@@ -171,7 +171,7 @@ def _rule(kind: str, entry: Mapping[str, Any], path: Path, label: str, line: int
     for key in ("match", "inside", "anywhere"):
         try:
             compiled[key] = re.compile(entry[key], flags) if key in entry else None
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise wrong(f"{key} is not a valid regular expression: {error}") from None
     if words and not (compiled["match"] and "words" in compiled["match"].groupindex):
         raise wrong("words needs a group (?P<words>...) in match")

@@ -140,6 +140,12 @@ def test_a_weak_rule_of_the_users_gives_way(tmp_path: Path) -> None:
         ('[kernel]\nid = "x"\n', 0, "write [[kernel]] (double brackets)"),
         ('[[kernels]]\nid = "x"\n', 0, "unknown key 'kernels'"),
         ('dominance = ["nope"]\n', 0, "dominance must be a list of groups"),
+        ('dominance = [["loss"]]\n', 0, "dominance must be a list of groups"),
+        (
+            '[[kernel]]\nid = "x"\nmatch = "a{9999999999}"\ngroup = "loss"\n',
+            1,
+            "match is not a valid regular expression",
+        ),
         (
             '[[kernel]]\nid = "x"\nmatch = "a"\ngroup = "loss"\n[[operator]]\nid = "x"\nmatch = "a"\ngroup = "loss"\n',
             5,

@@ -89,7 +89,9 @@ class _Failed(Exception):
 def _measure(device: str) -> dict[str, Any]:
     command = [sys.executable, "-P", "-m", "profilers.collectors.calibrate", device]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", timeout=TIMEOUT_S, check=False
+        )
     except subprocess.TimeoutExpired:
         raise _Failed(f"no answer within {TIMEOUT_S:.0f} s") from None
     if done.returncode != 0:
