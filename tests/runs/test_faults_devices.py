@@ -7,14 +7,13 @@ import signal
 from pathlib import Path
 
 import pytest
-from test_opening import a_trace
 
 from profilers.runs.folder import RunFolder
 from profilers.runs.launch import launch
 from profilers.runs.leases import holders
 from profilers.runs.spec import Spec
 from tests.collectors.conftest import build_stub
-from tests.runs.support import ended, until
+from tests.runs.support import a_trace, ended, until
 
 
 @pytest.fixture

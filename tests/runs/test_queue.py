@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from test_opening import a_trace
 
 from profilers.collectors import protocol
 from profilers.collectors.telemetry.devices import DeviceRow
@@ -22,7 +21,7 @@ from profilers.runs.leases import Lease, holders, lease_key, with_holders
 from profilers.runs.precedence import Precedence, first_file, keys_of, put_first
 from profilers.runs.spec import Spec
 from profilers.runs.status import Status
-from tests.runs.support import ended, spec, until
+from tests.runs.support import a_trace, ended, spec, until
 
 
 def replays(path, devices, **changes) -> list[Spec]:

@@ -6,12 +6,11 @@ import os
 
 import psutil
 import pytest
-from test_opening import a_trace
 
 from profilers.runs.launch import launch
 from profilers.runs.leases import holders
 from profilers.runs.spec import Spec
-from tests.runs.support import ended, until
+from tests.runs.support import a_trace, ended, until
 
 RUNS = 200 if os.environ.get("KERNELSCOPE_SOAK") else 6
 
