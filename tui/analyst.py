@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from profilers.tables import Note, Recording
 
 LOG_LINES = 400
+SMALL_BYTES, SMALL_FILES = 4_000_000, 100
 
 
 class Analyst:
@@ -49,12 +50,12 @@ class Analyst:
         self.version = 0
 
     def small(self) -> bool:
-        """Whether reading it will not be noticed."""
+        """Whether reading it will not be noticed: each file has its price, however small."""
         try:
-            size = sum(f.stat().st_size for f in (self.folder.path / "windows").glob("*/*.parquet"))
+            sizes = [f.stat().st_size for f in (self.folder.path / "windows").glob("*/*.parquet")]
         except OSError:
             return True
-        return size < 4_000_000
+        return sum(sizes) < SMALL_BYTES and len(sizes) < SMALL_FILES
 
     def placeholder(self) -> RunView:
         """What is shown while a large recording is being read."""

@@ -16,7 +16,7 @@ from profilers.analysis.options import Options
 from profilers.runs.folder import RunsError
 from tui.analyst import Analyst
 from tui.rows import RowCache
-from tui.snapshot import Query, RunView, Snapshot
+from tui.snapshot import Query, RunRow, RunView, Snapshot
 
 LIVE_S = 0.5
 QUIET_S = 1.0
@@ -107,7 +107,7 @@ class Watcher:
             runs, error = self._last.runs, str(problem)
         if not key or all(row.key != key for row in runs):
             key = runs[0].key if runs else ""
-        view = self._view(key, queries, options, asked)
+        view = self._view(key, queries, options, asked, runs)
         snapshot = Snapshot(runs, view, str(self.root), error)
         if (
             self._last.root
@@ -119,7 +119,9 @@ class Watcher:
         self._last = snapshot
         return snapshot
 
-    def _view(self, key: str, queries: tuple[Query, ...], options: Options, asked: bool) -> RunView | None:
+    def _view(
+        self, key: str, queries: tuple[Query, ...], options: Options, asked: bool, runs: tuple[RunRow, ...]
+    ) -> RunView | None:
         if not key:
             self._analyst = None
             return None
@@ -127,7 +129,7 @@ class Watcher:
             self._analyst = Analyst(self.root / key)
             self._not_before = 0.0
             if not self._analyst.small():
-                self._announce(self._analyst.placeholder())
+                self._announce(runs, self._analyst.placeholder())
         analyst = self._analyst
         fresh = asked or self.clock() >= self._not_before
         version = analyst.version
@@ -138,7 +140,7 @@ class Watcher:
             self._not_before = self.clock() + min(PACE * (time.perf_counter() - before), 30.0)
         return view
 
-    def _announce(self, view: RunView) -> None:
-        """Say what is being waited for before a long load."""
-        self._last = dataclasses.replace(self._last, view=view)
+    def _announce(self, runs: tuple[RunRow, ...], view: RunView) -> None:
+        """Say what is being waited for before a long load, among the runs that are known by now."""
+        self._last = dataclasses.replace(self._last, runs=runs, view=view, root=str(self.root))
         self.deliver(self._last)

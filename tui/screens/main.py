@@ -166,7 +166,9 @@ class MainScreen(Screen[None]):
         self.query_one(RunList).show(snapshot.runs, self.selected)
         self._show_title()
         if not snapshot.runs:
-            self.query_one(Welcome).redraw()
+            welcome = self.query_one(Welcome)
+            welcome.looked = bool(snapshot.root or snapshot.error)
+            welcome.redraw()
             self.refresh_keys()
             return
         if view is None or view.key != self.selected:

@@ -12,10 +12,15 @@ class Welcome(Lines):
 
     DEFAULT_CSS = "Welcome { height: 1fr; }"
 
+    looked = False
+    """Whether the runs folder has been looked into: before that nobody knows that there are none."""
+
     def build(self, width: int) -> list[list[Segment]]:
         p = self.palette
         key = p.style(p.group("matmul"), bold=True)
         text, muted = p.style(p.text), p.style(p.muted)
+        if not self.looked:
+            return [[Segment(f"looking for runs {p.mark('ellipsis')}", muted)]]
         return [
             [Segment("No runs yet.", p.style(p.text, bold=True))],
             [],
