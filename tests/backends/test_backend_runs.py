@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,10 @@ from profilers.runs.spec import Spec
 
 WORKLOADS = Path(__file__).with_name("workloads.py")
 DEADLINE_S = 240.0
+COMPILES = pytest.mark.skipif(
+    not any(shutil.which(name) for name in ("g++", "clang++")) or " " in tempfile.gettempdir(),
+    reason="torch.compile on a CPU needs a C++ compiler, and a temporary folder without a space in its name",
+)
 
 
 @pytest.fixture
@@ -81,6 +87,7 @@ def self_time_us(events: list[dict]) -> float:
     return total
 
 
+@COMPILES
 @pytest.mark.slow
 def test_inductor(run):
     folder = run(backend="inductor")
@@ -114,6 +121,7 @@ def test_inductor(run):
     assert kernel_time_us(folder) == pytest.approx(own, rel=0.02)
 
 
+@COMPILES
 @pytest.mark.slow
 def test_inductor_tells_graph_breaks(run):
     notes = finished(run("breaks", backend="inductor:reduce-overhead"))
@@ -122,6 +130,7 @@ def test_inductor_tells_graph_breaks(run):
     assert any("CUDA graphs" in note for note in notes)
 
 
+@COMPILES
 @pytest.mark.slow
 def test_inductor_tells_recompilations_and_compiles_a_bare_sequential(run):
     notes = finished(run("changing", backend="inductor"))
