@@ -112,8 +112,7 @@ class Database:
         """Columns of one table: ``columns`` maps each to the value for NULL and for a column the file lacks.
 
         ``texts`` are read as object columns of str or None. All have length 0 where there is no such table, or none of
-        the columns.
-        ``tick`` is called with the number of rows read since its last call.
+        the columns. ``tick`` is called with the number of rows read since its last call.
         """
         name = self.table(base)
         have = self._columns[name] if name is not None else {}
