@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,8 @@ from tests.runs.support import ended, spec, until
 
 
 def mount(*words: str) -> bool:
-    return subprocess.run(["mount", *words], capture_output=True, check=False).returncode == 0
+    command = shutil.which("mount")
+    return command is not None and subprocess.run([command, *words], capture_output=True, check=False).returncode == 0
 
 
 def unmount(path: Path) -> None:
