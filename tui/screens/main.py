@@ -8,6 +8,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input, Static
 
@@ -96,6 +97,7 @@ class MainScreen(Screen[None]):
         self._tab_chosen = False
         self._stale: set[str] = set()
         self._pictured: tuple[object, ...] = ()
+        self._clickable: dict[str, tuple[DOMNode, str]] = {}
 
     def compose(self) -> ComposeResult:
         yield TitleLine()
@@ -365,15 +367,24 @@ class MainScreen(Screen[None]):
             return
         keys: list[tuple[str, str]] = []
         seen = set()
+        self._clickable.clear()
         for active in self.active_bindings.values():
             binding = active.binding
             if not binding.show or not active.enabled or binding.action in seen or not self.applies(binding.action):
                 continue
             seen.add(binding.action)
-            keys.append((self.app.get_key_display(binding), binding.description))
+            shown = self.app.get_key_display(binding)
+            keys.append((shown, binding.description))
+            self._clickable[shown] = (active.node, binding.action)
         order = {text: i for i, text in enumerate(_KEY_ORDER)}
         keys.sort(key=lambda k: order.get(k[1], 50))
         self.query_one(KeyLine).show(keys)
+
+    @on(KeyLine.Clicked)
+    async def _key_clicked(self, message: KeyLine.Clicked) -> None:
+        node, action = self._clickable.get(message.key, (self, ""))
+        if action:
+            await self.app.run_action(action, node)
 
     def applies(self, action: str) -> bool:
         """Whether a key does something now. A key that does not is left out of the line of keys; pressed, it says why."""

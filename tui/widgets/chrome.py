@@ -225,7 +225,14 @@ class PaneLine(Lines):
 
 
 class KeyLine(Lines):
-    """The keys that do something now. When they do not all fit, the last words say where the rest is."""
+    """The keys that do something now; a click does it too. When they do not all fit, the last words say where the rest is."""
+
+    class Clicked(Message):
+        """A key was clicked, as it is shown."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
 
     def __init__(self) -> None:
         super().__init__(id="keys")
@@ -247,8 +254,14 @@ class KeyLine(Lines):
             last = index == len(self.keys) - 1
             if x + width(key) + width(text) + 3 > cells - (0 if last else len(more) + 1):
                 out += [Segment("? ", p.style(p.group("matmul"), bold=True)), Segment("more", p.style(p.muted))]
+                self._places.append((x, x + len(more), "?"))
                 break
             self._places.append((x, x + width(key) + 1 + width(text), key))
             out += [Segment(key, p.style(p.group("matmul"), bold=True)), Segment(f" {text}  ", p.style(p.muted))]
             x += width(key) + width(text) + 3
         return [out]
+
+    def on_click(self, event: events.Click) -> None:
+        for first, end, key in self._places:
+            if first <= event.x < end:
+                self.post_message(self.Clicked(key))
