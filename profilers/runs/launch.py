@@ -20,7 +20,7 @@ from profilers.runs.jobs import launch_file, order_file
 from profilers.runs.leases import holders, user_name
 from profilers.runs.precedence import keys_of, put_first
 from profilers.runs.spec import Spec
-from profilers.runs.status import Status, alive, boot_id, presumed_dead
+from profilers.runs.status import Status, alive, boot_id, in_words, presumed_dead
 
 _START_S = 30.0
 
@@ -171,7 +171,7 @@ def first_in_queue(run: RunFolder) -> str:
     """
     spec, state, root = run.spec(), run.effective_status().state, run.path.parent
     if state != "queued":
-        raise RunsError(f"run {run.id} does not wait in a queue: it is {state}")
+        raise RunsError(f"run {run.id} does not wait in a queue: {in_words(state)}")
     reorder(root, spec.launch, [run, *(other for other in queue(root, spec.launch) if other != run)])
     try:
         put_first(run)

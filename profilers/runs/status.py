@@ -26,6 +26,14 @@ NEVER_STARTED_S = 60.0
 """A queued run that no supervisor has claimed counts as dead after this long."""
 
 
+_IN_WORDS = {"finished": "it has finished", "failed": "it has failed", "stopped": "it was stopped", "died": "it died"}
+
+
+def in_words(state: str) -> str:
+    """A run's state as the end of a sentence about the run."""
+    return _IN_WORDS.get(state, f"it is {state}")
+
+
 class Status(msgspec.Struct, kw_only=True):
     """``status.json``. Times of day in seconds since the epoch; step times in milliseconds.
 

@@ -231,7 +231,7 @@ def test_follow_of_a_failed_run_says_why_and_fails(cli: Cli, finished: RunFolder
 def test_stop_leaves_the_windows(cli: Cli, finished: RunFolder) -> None:
     done = cli("stop", finished.id)
     assert done.code == 0
-    assert "does not go on" in done.err
+    assert "does not go on: it has finished" in done.err
     pid, start, _ = own_identity()
     finished.write_status(
         Status(state="profiling", created=1.0, boot_id=boot_id(), supervisor_pid=pid, supervisor_start=start)

@@ -56,7 +56,9 @@ def run(args: argparse.Namespace) -> int:
     print_table(_frame(opened.recording, table, args), table, args, _meta(opened.title, args.target))
     talk_notes(opened.recording.notes, args.target)
     if opened.run is not None and not opened.run.window_ids():
-        talk(f"note: {opened.run.id} has no window (yet): it is {opened.run.effective_status().state}")
+        from profilers.runs.status import in_words
+
+        talk(f"note: {opened.run.id} has no window (yet): {in_words(opened.run.effective_status().state)}")
     return FINE
 
 

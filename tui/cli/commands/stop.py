@@ -19,11 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from profilers.runs.launch import stop
+    from profilers.runs.status import in_words
 
     def ended(folder: RunFolder) -> str:
         status = folder.effective_status()
         if not status.live:
-            return f"does not go on: it is {status.state}"
+            return f"does not go on: {in_words(status.state)}"
         stop(folder)
         return f"stopping; its {status.windows_done} windows stay"
 

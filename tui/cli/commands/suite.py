@@ -70,12 +70,13 @@ def members_of(runs: list[RunFolder], args: argparse.Namespace) -> list[Member]:
     """The runs that recorded something, named by workload and by what else tells them apart."""
     from profilers.analysis.suite import Member
     from profilers.runs.folder import RunsError
+    from profilers.runs.status import in_words
     from tui.cli.targets import with_rules
 
     found = []
     for run, name in zip(runs, names_of(runs), strict=True):
         if not run.window_ids():
-            talk(f"note: {run.id} has no window: it is {run.effective_status().state}")
+            talk(f"note: {run.id} has no window: {in_words(run.effective_status().state)}")
             continue
         try:
             recording = with_rules(run.recording(), args)
