@@ -227,3 +227,32 @@ def test_the_mouse_turns_towards_options_that_are_cut(root: Path) -> None:
         assert (first, choices.value("backend")) == ("eager", second)
 
     drive(root, look, size=(80, 24))
+
+
+def test_a_script_is_offered_what_it_understands(root: Path, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("print(1)")
+
+    async def look(pilot: Pilot[Any], app: KernelscopeApp) -> None:
+        screen = await opened(pilot, app)
+        models, choices = screen.query_one("#models", PickList), screen.query_one("#choices", Choices)
+        choices.focus()
+        await pilot.press("right")  # mode: train, chosen before the script was picked
+        screen.query_one("#search", Input).value = str(script)
+        await pilot.pause()
+        models.focus()
+        await pilot.press("space")
+        await pilot.pause()
+        assert [choice.name for choice in choices.choices] == ["windows"]
+        choices.focus()
+        await pilot.press(*"12")
+        await pilot.pause()
+        assert screen.argv()[-2:] == ["--windows", "12"]
+        assert "--mode" not in screen.argv()
+        models.focus()
+        await pilot.press("space")
+        await pilot.pause()
+        assert "mode" in [choice.name for choice in choices.choices]
+        assert choices.value("windows") == "12"
+
+    drive(root, look)

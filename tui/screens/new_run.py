@@ -139,6 +139,11 @@ class NewRunScreen(ModalScreen[None]):
         """The catalogue's entries among them."""
         return [self.entries[name] for name in self._picked() if name in self.entries]
 
+    def _scripts_alone(self) -> bool:
+        """Whether all that is picked are scripts: most options say nothing to one, and would be refused."""
+        keys = self.query_one("#models", PickList).picked if self.is_mounted else {}
+        return bool(keys) and all(key in self.own and self.own[key].script for key in keys)
+
     def _script_arguments(self) -> list[str]:
         """The arguments typed behind the picked scripts."""
         keys = self.query_one("#models", PickList).picked
@@ -168,6 +173,9 @@ class NewRunScreen(ModalScreen[None]):
             if size
             else ""
         )
+        windows = choice("windows", "windows", (), "20")
+        if self._scripts_alone():
+            return [windows]
         seq = f"{size.seq}" if size and size.seq else "this model has no sequence" if size else ""
         return [
             choice("mode", "mode", modes),
@@ -178,7 +186,7 @@ class NewRunScreen(ModalScreen[None]):
             choice("attention", "attention", ("sdpa", "eager")),
             choice("backend", "backend", names.spelled()),
             choice("quant", "numbers", ("as they are", *names.QUANTS)),
-            choice("windows", "windows", (), "20"),
+            windows,
             choice("counters", "counters", *self._counters()),
         ]
 
@@ -198,7 +206,8 @@ class NewRunScreen(ModalScreen[None]):
         if devices:
             words += ["--device", ",".join(devices)]
         entries = self._picked_entries()
-        if choices.value("mode") != (entries[0].modes[0] if entries else "infer"):
+        offered = {choice.name for choice in choices.choices}
+        if "mode" in offered and choices.value("mode") != (entries[0].modes[0] if entries else "infer"):
             words += ["--mode", choices.value("mode")]
         for name, unsaid in (
             ("dtype", "default"),
@@ -211,7 +220,7 @@ class NewRunScreen(ModalScreen[None]):
             ("seq", ""),
             ("windows", ""),
         ):
-            if choices.value(name) != unsaid:
+            if name in offered and choices.value(name) != unsaid:
                 words += [f"--{name}", choices.value(name)]
         arguments = self._script_arguments()
         return [*words, "--", *arguments] if arguments else words

@@ -25,6 +25,11 @@ class OwnCode:
     kind: str
     problem: str = ""
 
+    @property
+    def script(self) -> bool:
+        """Whether it runs as it is, so that precision, batch and the like are its own affair."""
+        return self.kind.startswith("script")
+
     def item(self, key: str) -> Item:
         return Item(key, self.text, self.kind, self.problem, self.text)
 
