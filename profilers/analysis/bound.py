@@ -52,7 +52,7 @@ def bound(recording: Recording, options: Options) -> pd.DataFrame:
     needs = [name for name, amount in zip(names, work[:-1], strict=True) if amount > 0]
     most = max(needs, key=lambda name: work[names.index(name)], default="")
     needed = recording.origin.extra.get(MEMORY, "")
-    memory = int(needed) * _SLACK / 1e9 if needed.isdigit() else math.nan
+    memory = int(needed) * _SLACK / 1e9 if needed.isdecimal() else math.nan
     found = [_row(peaks, names, kind, flops, moved, work, steps) for peaks in known_devices()]
     frame = tally.frame(
         device=[peaks.name for peaks in known_devices()],

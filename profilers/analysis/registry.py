@@ -394,7 +394,9 @@ TABLES: dict[str, Table] = {
                 Col("nongemm", "others", "ratio"),
                 Col("window", "window", "count"),
                 Col("device_speedup", "device", "ratio", doc="kernel time before over after"),
-                Col("wall_speedup", "wall", "ratio", doc="step time before over after; idle and copies are not sped up"),
+                Col(
+                    "wall_speedup", "wall", "ratio", doc="step time before over after; idle and copies are not sped up"
+                ),
             ),
             f"{_A}.whatif:whatif",
             "",

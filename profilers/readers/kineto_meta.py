@@ -89,7 +89,7 @@ def number(meta: dict[str, Any], *keys: str) -> int | None:
     """The first of these keys that holds a whole number."""
     for key in keys:
         value = meta.get(key)
-        if isinstance(value, str) and value.isdigit():
+        if isinstance(value, str) and value.isdecimal():
             return int(value)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value:
             return int(value)

@@ -227,7 +227,7 @@ def _is_here(address: str) -> bool:
 
 def _ranks(text: str) -> int:
     """``--nproc-per-node``: a number, or what torchrun calls one rank a processor or a GPU."""
-    if text.isdigit() and int(text) > 0:
+    if text.isdecimal() and int(text) > 0:
         return int(text)
     if text not in ("cpu", "gpu", "auto"):
         raise UsageError(f"torchrun's --nproc-per-node {text} is no number, and not one of cpu, gpu, auto")
@@ -273,7 +273,7 @@ def refuse_outer(typed: Sequence[str], is_script: bool, environment: Mapping[str
         place = words.index("run") + 1
         words[place:place] = ["--nproc", ranks]
     nodes = environment.get("GROUP_WORLD_SIZE", "1")
-    apart = f" (the ranks of one machine alone: torchrun has {nodes})" if nodes.isdigit() and int(nodes) > 1 else ""
+    apart = f" (the ranks of one machine alone: torchrun has {nodes})" if nodes.isdecimal() and int(nodes) > 1 else ""
     starts = ", and it starts the ranks" if is_script else ""
     raise UsageError(
         f"torchrun started this {ranks} times: start kernelscope once{starts}{apart}; type: {command(words, [])}"

@@ -101,14 +101,14 @@ def _allowed(gpus: list[Gpu], whole: list[Gpu], environment: Mapping[str, str]) 
     if given:
         return given
     job = environment.get("SLURM_STEP_GPUS") or environment.get("SLURM_JOB_GPUS") or ""
-    numbers = [int(part) for part in job.split(",") if part.strip().isdigit()]
+    numbers = [int(part) for part in job.split(",") if part.strip().isdecimal()]
     if numbers and len(numbers) < len(whole) and max(numbers) < len(whole):
         return [gpu for gpu in gpus if gpu.index in numbers]
     return gpus
 
 
 def _named(entry: str, gpus: Sequence[Gpu], whole: Sequence[Gpu]) -> Gpu | None:
-    if entry.isdigit():
+    if entry.isdecimal():
         return whole[int(entry)] if int(entry) < len(whole) else None
     matches = [gpu for gpu in gpus if entry and gpu.uuid.lower().startswith(entry.lower())]
     return matches[0] if len(matches) == 1 else None

@@ -129,7 +129,7 @@ def start(specs: list[Spec], args: argparse.Namespace, *, screen: bool) -> int:
 
 
 def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number, 1 or more")
     return int(text)
 
@@ -158,7 +158,7 @@ def _backend(text: str) -> str:
 
 
 def _every(text: str) -> int:
-    if not text.isdigit() or int(text) not in EVERY:
+    if not text.isdecimal() or int(text) not in EVERY:
         raise argparse.ArgumentTypeError(f"'{text}' is not one of {', '.join(map(str, EVERY))}")
     return int(text)
 

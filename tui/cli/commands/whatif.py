@@ -76,6 +76,6 @@ def _named(text: str) -> tuple[str, float]:
 
 
 def _window(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number of kernels, 1 or more")
     return int(text)
