@@ -11,23 +11,14 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.palette import DARK, Palette
+from tui.plain_filter import plain_cells
 
 
 def strip_of(segments: Sequence[Segment], width: int, style: Style | None = None, *, ascii: bool = False) -> Strip:
     """Segments as a strip of exactly ``width`` cells; in ASCII alone where asked (a sign for a sign, so widths stay)."""
     if ascii:
-        segments = [s if s.text.isascii() else Segment(s.text.translate(_PLAIN), s.style) for s in segments]
+        segments = [s if s.text.isascii() else Segment(plain_cells(s.text), s.style) for s in segments]
     return Strip(segments).adjust_cell_length(width, style)
-
-
-class _Plain(dict[int, str]):
-    """Any character beyond ASCII becomes one ASCII sign: its usual stand-in, else a question mark."""
-
-    def __missing__(self, code: int) -> str:
-        return chr(code) if code < 128 else "?"
-
-
-_PLAIN = _Plain({ord(a): b for a, b in zip("…·–—×µΣ“”‘’±→←≈≤≥∞█│─", "~|--xuS\"\"''+><~<>8#|-", strict=True)})
 
 
 class Lines(Widget):
