@@ -260,6 +260,7 @@ class KernelscopeApp(App[str]):
         if view is None or not view.status.live:
             self.notify("This run is not going on: there is nothing to pause.", severity="warning")
             return
+        from profilers.collectors.protocol import NO_STEP
         from profilers.runs.launch import is_paused, pause, resume
 
         try:
@@ -269,7 +270,7 @@ class KernelscopeApp(App[str]):
                 self.notify(f"{view.title} goes on.")
             else:
                 pause(folder)
-                sliced = any(note.startswith("no step was found") for note in view.status.notes)
+                sliced = any(note.startswith(NO_STEP) for note in view.status.notes)
                 rests = "has no steps to rest between: it goes on, unrecorded" if sliced else "rests at its next step"
                 self.notify(f"{view.title} {rests}; its device stays reserved. p: go on")
         except RunsError as problem:

@@ -32,6 +32,9 @@ LOG = "worker.log"
 FUSION = "fusion.json"
 COUNTED = "counters.json"
 
+NO_STEP = "no step was found"
+"""How the note of a script begins whose windows are slices of time: it has no step to rest at."""
+
 
 class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):
     """How far a worker is. Times in milliseconds, medians; a spread is half the interquartile range.

@@ -20,6 +20,7 @@ import torch
 from torch.autograd import profiler as autograd_profiler
 from torch.optim import optimizer as optimizers
 
+from profilers.collectors.protocol import NO_STEP
 from profilers.collectors.session import Session
 
 SLICE_AFTER_S = 30.0
@@ -229,7 +230,7 @@ class StepFinder:
         self.kind, self._thread = _SLICES, threading.get_ident()
         self._began()
         self.session.begin_slices(
-            f"no step was found in the first {self._slice_after_s:g} s: windows are slices of {SLICE_S * 1e3:.0f} ms"
+            f"{NO_STEP} in the first {self._slice_after_s:g} s: windows are slices of {SLICE_S * 1e3:.0f} ms"
         )
 
     def _in_child(self) -> None:
